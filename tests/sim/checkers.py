@@ -8,6 +8,7 @@ from requite.sim.freelance.simulation import FLP_CHECKERS
 from requite.sim.majordomo.checkers import CHECKERS
 from requite.sim.paired.checkers import PAIRED_CHECKERS
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
+from requite.sim.rights.checkers import RIGHTS_CHECKERS
 from requite.sim.scalability.checkers import SP_CHECKERS
 from requite.sim.shells.simulation import SHELL_CHECKERS
 
@@ -18,6 +19,7 @@ _BY_GROUP = {
     "flp": FLP_CHECKERS,
     "pirate": PIRATE_CHECKERS,
     "pair-broker": PAIRED_CHECKERS,
+    "rights": RIGHTS_CHECKERS,
     "amqp": AMQP_CHECKERS,
     "shells": SHELL_CHECKERS,
 }

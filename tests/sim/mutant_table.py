@@ -19,6 +19,7 @@ from tests.sim import pair_mutants as pair
 from tests.sim import paired_mutants as paired
 from tests.sim import pirate_mutants as pirate
 from tests.sim import pool_mutants as pool
+from tests.sim import rights_mutants as rights
 from tests.sim import shell_mutants as shells
 from tests.sim import sp_mutants as sp
 from tests.sim import titanic_mutants as titanic
@@ -427,6 +428,22 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _mdp("I10", "pair-broker-switch", broker=paired.KeepsEverybody),
     _mdp("I11", "pair-broker-switch", broker=paired.GivesBackTooMuch),
     _mdp("may_have_executed", "pair-broker-switch", broker=paired.GivesBackTooMuch),
+    # --- principals with rights and quotas
+    _mdp("I16", "rights-calm", broker=rights.AnswersTheLastCaller),
+    _mdp("I16", "rights-calm", broker=rights.NamesTheWorker),
+    _mdp("I16", "rights-strangers", broker=rights.KeepsForeignCallIds),
+    _mdp("I17", "rights-calm", broker=rights.ForwardsWhatItShouldDeny),
+    _mdp("I17", "rights-reload", broker=rights.ChecksTheFirstRequestOnly),
+    _mdp("I17", "rights-strangers", broker=rights.RegistersBeforeItChecks),
+    _mdp("I17", "rights-reload", broker=rights.KeepsRevokedWorkers),
+    _mdp("I17", "rights-reload", broker=rights.ReviewsOneByOne),
+    _mdp("I17", "rights-reload", broker=rights.KeepsQueuedRequests),
+    _mdp("I18", "rights-overload", broker=rights.CountsPerConnection),
+    _mdp("I18", "rights-reload-crashes", broker=rights.CountsRedeliveredTwice),
+    _mdp("I18", "rights-reload-crashes", broker=rights.CountsForThoseWhoLeft),
+    _mdp("I18", "rights-old-dialects", broker=rights.ReadsOn),
+    _mdp("I19", "rights-reload", broker=rights.EndsRequestsOfAll),
+    _mdp("I19", "rights-reload", broker=rights.ExpelsAllWorkers),
     # --- pools
     _pool("I14", "pool-calm", SLOW, orphans=pool.D1WaitsTheWrongWayRound),
     _pool("I14", "pool-calm", activity=pool.D2PassesOnTheSecondReport),

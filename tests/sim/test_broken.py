@@ -72,6 +72,7 @@ def test_intact_engines_violate_nothing(
         ),
         ("pair", {"I10", "I12", "I13", "fatal"}),
         ("pair-broker", {"I10", "I11", "I12", "may_have_executed"}),
+        ("rights", {"I16", "I17", "I18", "I19"}),
         ("pool", {"I2", "I7", "I9", "I10", "I13", "I14", "I15"}),
         ("amqp", {checker.invariant for checker in AMQP_CHECKERS} | {"I10"}),
         ("shells", {checker.invariant for checker in SHELL_CHECKERS} | {"I3", "I9", "I10"}),

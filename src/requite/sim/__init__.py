@@ -4,7 +4,7 @@ A seed gives a plan: the knobs, processes, calls and faults. `read_plan` reads t
 run is a pure function: `play(plan, options) -> Result`; `run(seed, scenario, options)` draws the
 plan and plays it. A run has two phases. During faults, checkers check every call and every table.
 After the faults, all pending calls must end, the tables must match the live peers, and a drain must
-leave no state. The invariants I1 to I15 are those of ARCHITECTURE.md.
+leave no state. The invariants I1 to I19 are those of ARCHITECTURE.md.
 
     scenarios.py   the plug-in of each protocol: its scenarios, how it draws knobs, its simulation
     run.py         one run, and its plan
@@ -31,10 +31,10 @@ leave no state. The invariants I1 to I15 are those of ARCHITECTURE.md.
 
 A protocol has a package: its knobs and scenarios, its processes, the observers of its engines, its
 checkers (one class per invariant), and its `Simulation`. `majordomo/` is MDP, with a broker;
-`paired/` and `dedup/` extend it. `titanic/` has its store on a disk that loses unsynced data.
-`rabbitmq/` is a model of RabbitMQ: `amqp/` simulates callers and responders at it, and `pool/` runs
-the real managers of worker pools. `shells/` runs the real brokers, workers, clients, pairs, and
-managers at a broker.
+`paired/`, `dedup/` and `rights/` (principals with rights and quotas) extend it. `titanic/` has its
+store on a disk that loses unsynced data. `rabbitmq/` is a model of RabbitMQ: `amqp/` simulates
+callers and responders at it, and `pool/` runs the real managers of worker pools. `shells/` runs the
+real brokers, workers, clients, pairs, and managers at a broker.
 """
 
 from requite.sim.run import Options, Plan, Result, draw, play, read_knobs, read_plan, run, violates

@@ -26,6 +26,8 @@ from requite.sim.pirate import scenarios as pirate_scenarios
 from requite.sim.pirate.simulation import PirateSimulation
 from requite.sim.pool import scenarios as pool_scenarios
 from requite.sim.pool.simulation import PoolSimulation
+from requite.sim.rights import scenarios as rights_scenarios
+from requite.sim.rights.simulation import RightsSimulation
 from requite.sim.scalability import drawing as scalability_drawing
 from requite.sim.scalability.scenarios import SP_SCENARIOS
 from requite.sim.scalability.simulation import ScalabilitySimulation
@@ -72,6 +74,7 @@ PLUGINS: Final = {
     "pair-broker": Plugin(
         paired_scenarios.PAIRED_SCENARIOS, paired_scenarios.draw, PairedSimulation
     ),
+    "rights": Plugin(rights_scenarios.RIGHTS_SCENARIOS, rights_scenarios.draw, RightsSimulation),
     "pool": Plugin(pool_scenarios.POOL_SCENARIOS, pool_scenarios.draw, PoolSimulation),
     "amqp": Plugin(amqp_scenarios.AMQP_SCENARIOS, amqp_scenarios.draw, AmqpSimulation),
     "shells": Plugin(shell_scenarios.SHELL_SCENARIOS, shell_scenarios.draw, ShellSimulation),

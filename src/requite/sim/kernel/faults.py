@@ -36,6 +36,10 @@ class FaultKind(StrEnum):
     KILL = "kill"  # Titanic crashes, at the next operation of the disk or at once
     POWER_LOSS = "power-loss"  # connections drop without a FIN; data that is not synced is lost
     SWITCH = "switch"  # an operator requests a switch of a pair
+    # an operator changes the access file of a broker, and restores it later
+    REVOKE_RIGHT = "revoke-right"
+    REMOVE_USER = "remove-user"
+    LOWER_QUOTA = "lower-quota"
     # the network
     PARTITION = "partition"
     PARTITION_ONE_WAY = "partition-one-way"

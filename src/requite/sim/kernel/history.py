@@ -174,6 +174,15 @@ EVENTS: Final = (
     # events of a pair of brokers: see `requite.sim.paired.brokers`
     "served",
     "pair_changed",
+    # events of a broker with an access file: see `requite.sim.rights.watch`
+    "rights_changed",
+    "request_given",
+    "principal_named",
+    "client_told",
+    "request_held",
+    "request_let_go",
+    "quota_reached",
+    "request_denied",
 )
 
 

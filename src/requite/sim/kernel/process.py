@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    from requite.principal import Credential
     from requite.sim.kernel.network import Network
     from requite.sim.kernel.stream import SimStream
     from requite.sim.kernel.world import Act, World
@@ -48,6 +49,7 @@ class Process:
     processes. Its timers fire up to `pace.timer_late_s` late.
     """
 
+    credential: Credential | None = None  # what its connections prove to their listener
     is_honest = True  # whether it follows the protocols, and must not be disconnected
 
     def __init__(

@@ -34,6 +34,7 @@ class Holder(Protocol):
     name: str
     life: int
     streams: dict[SimStream, None]
+    credential: Credential | None
 
     def has_io(self, stream: SimStream) -> None:
         """Schedule a call of `stream.hand_over`."""
@@ -62,7 +63,6 @@ class SimStream:
         "pipe",
         "process",
     )
-    peer_credential: Credential | None = None
     other: SimStream
     pipe: Pipe
     back_pipe: Pipe
@@ -85,6 +85,11 @@ class SimStream:
     def is_open(self) -> bool:
         """Whether the process has not closed this stream."""
         return self._state is State.OPEN
+
+    @property
+    def peer_credential(self) -> Credential | None:
+        """The credential of the process at the other end, as TLS proves it."""
+        return self.other.process.credential
 
     @property
     def node(self) -> str:

@@ -21,6 +21,7 @@ class MajordomoCast(Cast):
 
     make_client: type[ClientProcess] = ClientProcess
     make_worker: type[WorkerProcess] = WorkerProcess
+    make_intruder: type[Intruder] = Intruder
 
     def __init__(self, stage: Stage, brokers: Sequence[Broker] = (), intruders: int = 3) -> None:
         self.brokers = brokers or [Broker(stage)]
@@ -30,7 +31,7 @@ class MajordomoCast(Cast):
         super().__init__(
             stage,
             {"broker": self.brokers, "client": self.clients, "worker": self.workers},
-            [Intruder(f"intruder-{i + 1}", stage) for i in range(intruders)],
+            [self.make_intruder(f"intruder-{i + 1}", stage) for i in range(intruders)],
             exposed=self.brokers,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
+from requite.chronicle import NO_INSTANCE
 from requite.engine import Engine
 from requite.errors import CallError
 from requite.protocols.majordomo.calls import ClientPolicy
@@ -20,6 +21,7 @@ class ClientProcess(Dialler):
     """A client, and its user."""
 
     watch = WatchedClient
+    origin = NO_INSTANCE  # the first half of its call ids: the broker makes them
 
     def __init__(self, spec: ClientSpec, stage: Stage) -> None:
         super().__init__(spec.name, spec.identity, stage)
@@ -46,7 +48,9 @@ class ClientProcess(Dialler):
             connections_max=8,
         )
         dialect = by_version(spec.version)
-        return self._stage.parts.client(dialect, policy, rng=self.rng.random, first_sequence=first)
+        return self._stage.parts.client(
+            dialect, policy, rng=self.rng.random, first_sequence=first, origin=self.origin
+        )
 
     def _draw_sequence(self) -> int:
         """Draw the first sequence number; every second start, one that is about to wrap."""

@@ -12,6 +12,7 @@ from requite.engine import Engine
 from requite.errors import CallError
 from requite.framing import Framing, IdentityTable, SocketType, Zmtp
 from requite.pair.standby_gate import StandbyGate
+from requite.principal import Credential, Principal
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.client import client_engine
@@ -19,6 +20,7 @@ from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.shell.connections import AddressList
 from requite.shell.host import Host
 from requite.shell.link import Link
+from requite.shell.owners import unrestricted
 from requite.sim.kernel.dialler import SimDialler
 from requite.sim.kernel.engine_process import EngineProcess
 from requite.sim.kernel.history import Call, History
@@ -70,6 +72,7 @@ class Broker(EngineProcess):
     """The broker; its address is the name of its node."""
 
     watched: WatchedBroker
+    watch: type[WatchedBroker] = WatchedBroker
 
     def __init__(self, stage: Stage, name: str = BROKER) -> None:
         super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
@@ -79,7 +82,7 @@ class Broker(EngineProcess):
         """Return a host with a new broker."""
         stage = self._stage
         engine = stage.parts.broker(stage.knobs.broker_policy)
-        self.watched = WatchedBroker(engine, self, stage.history, self._call_of, stage.transcript)
+        self.watched = self.watch(engine, self, stage.history, self._call_of, stage.transcript)
         self.identities: IdentityTable[Link] = IdentityTable(
             start=self.rng.getrandbits(32), handover=stage.knobs.handover
         )
@@ -92,8 +95,13 @@ class Broker(EngineProcess):
             stopped=self.has_stopped,
             identities=self.identities,
             limits=stage.knobs.limits,
+            identify=self.identify,
             logger="requite.sim",
         )
+
+    def identify(self, credential: Credential | None, peer_name: str) -> Principal:
+        """Return the owner of a connection: everybody may do everything."""
+        return unrestricted(credential, peer_name)
 
     def started(self) -> None:
         """Start to listen."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, ClassVar, Final
 
@@ -124,7 +124,7 @@ class MajordomoSimulation(Simulation):
         return not self.history.open
 
     def _probe_from(self, client: ClientProcess) -> None:
-        probes = [self._plan_probe(client.name, service) for service in self.knobs.services]
+        probes = [self._plan_probe(client.name, each) for each in self.services_of(client)]
         for plan in probes:
             client.user.call(plan)
         self.wait(lambda: self.have_ended(probes), _PROBE_S + 1)
@@ -133,6 +133,10 @@ class MajordomoSimulation(Simulation):
             if not isinstance(outcome, Reply) or len(outcome.frames) != 2:
                 text = f"{plan.client} calls {plan.service} and gets {outcome!r}"
                 self.history.violate("I10", f"after all faults have ended, {text}")
+
+    def services_of(self, client: ClientProcess) -> Sequence[str]:
+        """Return the services that answer a client."""
+        return self.knobs.services
 
     def _plan_probe(self, client: str, service: str) -> CallPlan:
         number = next(self.numbers)

@@ -125,6 +125,7 @@ class WatchedBroker:
         if self.transcript is not None:
             self.transcript.effects(self.process, effects)
         for effect in effects:
+            self.observe(effect)
             if effect.__class__ is Send:
                 self._pulse.spoke(effect.peer)
             elif effect.__class__ is Note:
@@ -133,6 +134,9 @@ class WatchedBroker:
                 self._judge(effect)
         if self._to_be_told:
             self._check_cancels(event, effects)
+
+    def observe(self, effect: Effect) -> None:
+        """Observe an effect; see the subclasses."""
 
     def _check_cancels(self, event: Input, effects: list[Effect]) -> None:
         """[client-timeout], [client-cancel]: check that a worker gets a CANCEL when no client waits
@@ -227,7 +231,8 @@ class WatchedBroker:
         self._history.tell("accepted", trace)
 
     def _refused(self, facts: Any) -> None:
-        self._asked[facts["client"]].popleft()
+        if not facts["service"].startswith(MMI_PREFIX):
+            self._asked[facts["client"]].popleft()
 
     def _find(self, facts: Any) -> Trace | None:
         """Return the trace of a request; None for an intruder's request."""

@@ -1,0 +1,160 @@
+"""Observe a broker with an access file: what it sends to whom, and what it holds for whom.
+
+Everything is reported by the names of processes, and read from messages: who asked for a request or
+a reply stands in its body (`asker_of`), whatever the broker believes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from requite.engine import Effect, Input, PeerLost, Send
+from requite.errors import RemoteViolation
+from requite.protocols.majordomo.wire import (
+    ClientFinal,
+    ClientPartial,
+    Dialect,
+    Ready,
+    WorkerRequest,
+)
+from requite.request import Status
+from requite.sim.kernel.workload import parse_task
+from requite.sim.majordomo.watch import name_of
+from requite.sim.majordomo.watch_broker import WatchedBroker
+
+if TYPE_CHECKING:
+    from requite.sim.kernel.history import History
+    from requite.sim.rights.processes import RightsBroker
+
+ASKED_BY: Final = b"asked by "
+_REPLIES: Final = (b"final ", b"part ")
+_QUOTA: Final = "has reached its quota: "
+_NO_RIGHT: Final = "has no right to call"
+_NO_USER: Final = ("which no user of", "its credential is not")  # reasons for the end of a link
+
+
+class Held(NamedTuple):
+    """A request that the broker accepts, by the address of its client and its id. `size`: bytes of
+    its body; `is_told`: its client gets negative replies."""
+
+    key: tuple[bytes, int]
+    process: str
+    size: int
+    is_told: bool
+
+
+def asker_of(body: Sequence[bytes], history: History) -> str:
+    """Return the process that made a request; "" if its body does not say so."""
+    if task := parse_task(body):
+        call = history.calls.get(task.number)
+        return "" if call is None else call.client
+    return body[0].removeprefix(ASKED_BY).decode() if body[0].startswith(ASKED_BY) else ""
+
+
+def askers_of(reply: Iterable[bytes], history: History) -> Iterator[str]:
+    """Yield the processes that asked for the frames of a reply."""
+    for frame in reply:
+        if frame.startswith(ASKED_BY):
+            yield frame.removeprefix(ASKED_BY).decode()
+        elif frame.startswith(_REPLIES):
+            call = history.calls.get(int(frame.split()[1]))
+            if call is not None:
+                yield call.client
+
+
+class WatchedRights(WatchedBroker):
+    """The engine of a broker with an access file, under observation."""
+
+    process: RightsBroker
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._served: dict[Any, tuple[str, Dialect]] = {}  # by connection of a worker
+
+    # --- inputs -----------------------------------------------------------------------------------
+    def _handle(self, event: Input, now: float) -> Iterable[Effect]:
+        if event.__class__ is PeerLost and any(each in event.reason for each in _NO_USER):
+            link: Any = event.peer
+            self._history.tell("expelled", link.stream.other.process, event.reason)
+        return super()._handle(event, now)
+
+    def _look(self, peer: Any, messages: Iterable[list[bytes]]) -> None:
+        super()._look(peer, messages)
+        dialect = self._workers.get(peer)
+        if dialect is None or peer in self._served:
+            return
+        for message in messages:
+            try:
+                command = dialect.decode_from_worker(message)
+            except RemoteViolation:
+                return
+            if isinstance(command, Ready):
+                self._served[peer] = command.service.decode(errors="replace"), dialect
+            return
+
+    def _leave(self, peer: Any) -> None:
+        super()._leave(peer)
+        self._served.pop(peer, None)
+
+    # --- effects ----------------------------------------------------------------------------------
+    def observe(self, effect: Effect) -> None:
+        """Report requests and replies to the checkers."""
+        if effect.__class__ is not Send:
+            return
+        if effect.peer in self._served:
+            self._sent_to_worker(effect.peer, list(effect.message))
+        elif effect.peer in self._dialects:
+            self._sent_to_client(effect.peer, list(effect.message))
+
+    def _sent_to_worker(self, link: Any, message: list[bytes]) -> None:
+        service, dialect = self._served[link]
+        command = dialect.decode_to_worker(message)
+        if isinstance(command, WorkerRequest):
+            asker = asker_of(command.body, self._history)
+            self._history.tell("request_given", name_of(link), service, asker, command.call_id)
+
+    def _sent_to_client(self, link: Any, message: list[bytes]) -> None:
+        command = self._dialects[link].decode_to_client(message)
+        if not isinstance(command, ClientPartial | ClientFinal):
+            return
+        client = name_of(link)
+        for asker in askers_of(command.body, self._history):
+            self._history.tell("client_told", client, asker)
+        if isinstance(command, ClientFinal) and command.status == Status.OVERLOADED:
+            _, said, limit = command.body[0].decode().partition(_QUOTA)
+            if said:
+                self._history.tell("quota_reached", client, limit.partition(" ")[0])
+
+    # --- notes of the broker ----------------------------------------------------------------------
+    def _accepted(self, facts: Any) -> None:
+        address: bytes = facts["client"]
+        command, _ = self._asked[address][0]
+        super()._accepted(facts)
+        link = self._links[address]
+        is_told = self._dialects[link].has_ids or self.process.tells_old_clients
+        held = Held(
+            (address, facts["request_id"]),
+            self.names[address],
+            sum(map(len, command.body)),
+            is_told,
+        )
+        self._history.tell("request_held", held)
+
+    def _forget(self, facts: Any) -> None:
+        super()._forget(facts)
+        self._history.tell("request_let_go", (facts["client"], facts["request_id"]))
+
+    def _refused(self, facts: Any) -> None:
+        super()._refused(facts)
+        if facts["status"] in ("DENIED", "FAILED"):
+            self._denied(facts)
+
+    def _answered(self, facts: Any) -> None:
+        super()._answered(facts)
+        if facts["status"] == "DENIED" or _NO_RIGHT in facts.get("reason", ""):
+            self._denied(facts)
+
+    def _denied(self, facts: Any) -> None:
+        name = facts["service"].decode(errors="replace")
+        self._history.tell("request_denied", self.names[facts["client"]], name)

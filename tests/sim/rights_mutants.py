@@ -1,0 +1,198 @@
+"""Broken brokers with an access file: each breaks one rule about rights or quotas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from requite.engine import Send
+from requite.principal import Principal
+from requite.protocols.majordomo.broker import MajordomoBroker
+from requite.protocols.majordomo.dispatch import Dispatcher
+from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
+from requite.protocols.majordomo.permissions import lacks_to_serve
+from requite.protocols.majordomo.pushback import Pushback
+from requite.protocols.majordomo.quotas import Usage
+from requite.protocols.majordomo.wire import MMI_PREFIX, ClientRequest
+from requite.protocols.majordomo.workforce import Workforce
+from requite.request import Status
+
+
+class _Broker(MajordomoBroker):
+    """A broker, of which some parts are broken."""
+
+    dispatcher: type[Dispatcher] = Dispatcher
+    workforce: type[Workforce] = Workforce
+    pushback: type[Pushback] = Pushback
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._dispatcher.__class__ = self.dispatcher
+        self._workforce.__class__ = self.workforce
+        self._pushback.__class__ = self.pushback
+
+
+# --- replies and principals (I16) -----------------------------------------------------------------
+class AnswersTheLastCaller(_Broker):
+    """Sends each reply to the client that called the service last."""
+
+    class dispatcher(Dispatcher):
+        def accept(self, pending: PendingRequest, now: float) -> None:
+            self.__dict__.setdefault("last", {})[pending.service] = pending.client
+            super().accept(pending, now)
+
+        def _answer(self, pending: PendingRequest, body: list[bytes], now: float) -> None:
+            last: Client = self.__dict__["last"][pending.service]
+            before = len(self._out)
+            super()._answer(pending, body, now)
+            for place, effect in enumerate(self._out[before:], start=before):
+                if isinstance(effect, Send) and last.dialect is pending.client.dialect:
+                    self._out[place] = Send(last.peer, effect.message)
+
+
+class NamesTheWorker(_Broker):
+    """Sends REQUEST_OF with the principal of the worker."""
+
+    class dispatcher(Dispatcher):
+        def _dispatch(self, pending: PendingRequest, worker: Worker, now: float) -> None:
+            pending.principal = worker.principal.name.encode()
+            super()._dispatch(pending, worker, now)
+
+
+class KeepsForeignCallIds(MajordomoBroker):
+    """Forwards call ids of other principals."""
+
+    def _own_call_id(self, client: Client, request_id: int, call_id: bytes, now: float) -> bytes:
+        super()._own_call_id(client, request_id, call_id, now)
+        return call_id
+
+
+# --- rights to call and to serve (I17) ------------------------------------------------------------
+class ForwardsWhatItShouldDeny(MajordomoBroker):
+    """Accepts requests without the right."""
+
+    def _deny(self, client: Client, command: ClientRequest, reason: str, now: float) -> None:
+        if command.service.startswith(MMI_PREFIX):
+            super()._deny(client, command, reason, now)
+            return
+        client.principal.allowed.add(command.service)
+        self._request(client, command, now)
+
+
+class ChecksTheFirstRequestOnly(MajordomoBroker):
+    """Remembers what a connection could call, whatever becomes of its rights."""
+
+    def _request(self, client: Client, command: ClientRequest, now: float) -> None:
+        known = self.__dict__.setdefault("known", set())
+        if (client, command.service) in known:
+            client.principal.allowed.add(command.service)
+        super()._request(client, command, now)
+        if command.service in client.principal.allowed:
+            known.add((client, command.service))
+
+
+class RegistersBeforeItChecks(_Broker):
+    """Registers all workers, and checks their rights when their heartbeats are due."""
+
+    class workforce(Workforce):
+        def _denial(self, _principal: Principal, _name: bytes, _now: float) -> str:
+            return ""
+
+        def due(self, worker: Worker, now: float) -> None:
+            if denied := lacks_to_serve(worker.principal, worker.service.name):
+                self._dismiss(worker, denied, now)
+            else:
+                super().due(worker, now)
+
+
+class KeepsRevokedWorkers(_Broker):
+    """Does not review workers when rights change."""
+
+    class workforce(Workforce):
+        def review(self, now: float) -> None:
+            pass
+
+
+class ReviewsOneByOne(_Broker):
+    """Gives the requests of a disconnected worker to those that it has not reviewed yet."""
+
+    class workforce(Workforce):
+        def review(self, now: float) -> None:
+            workers = [each for each in self._parties.values() if isinstance(each, Worker)]
+            for worker in workers:
+                if denied := lacks_to_serve(worker.principal, worker.service.name):
+                    self._dismiss(worker, denied, now)
+
+
+class KeepsQueuedRequests(_Broker):
+    """Does not review pending requests when rights change."""
+
+    class dispatcher(Dispatcher):
+        def review(self, client: Client, now: float) -> None:
+            pass
+
+
+# --- quotas (I18) ---------------------------------------------------------------------------------
+class _Forgetful(dict[Principal, Usage]):
+    def get(self, _principal: Any, _default: Any = None) -> Any:
+        return None
+
+
+class CountsPerConnection(MajordomoBroker):
+    """Counts what each connection uses, in place of each principal."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._usages = _Forgetful()
+
+
+class CountsRedeliveredTwice(_Broker):
+    """Counts a request again when it is redelivered."""
+
+    class dispatcher(Dispatcher):
+        def redeliver(self, pending: PendingRequest, reason: str, now: float) -> None:
+            if pending.client.usage is not None:
+                pending.client.usage.count += 1
+            super().redeliver(pending, reason, now)
+
+
+class CountsForThoseWhoLeft(MajordomoBroker):
+    """Keeps counting the requests of clients that have left."""
+
+    def _forget_client(self, client: Client, now: float) -> None:
+        left = len(client.pending)
+        super()._forget_client(client, now)
+        if client.usage is not None:
+            client.usage.count += left
+
+
+class ReadsOn(_Broker):
+    """Accepts the rest of what it has read from a client beyond its quota."""
+
+    class pushback(Pushback):
+        def is_far_beyond(self, client: Client) -> bool:
+            usage, client.usage = client.usage, None
+            try:
+                return super().is_far_beyond(client)
+            finally:
+                client.usage = usage
+
+
+# --- changes of rights (I19) ----------------------------------------------------------------------
+class EndsRequestsOfAll(_Broker):
+    """Ends all pending requests when rights change."""
+
+    class dispatcher(Dispatcher):
+        def review(self, client: Client, now: float) -> None:
+            for pending in list(client.pending.values()):
+                self.fail(pending, Status.DENIED, "the rights have changed", now)
+
+
+class ExpelsAllWorkers(_Broker):
+    """Disconnects all workers when rights change."""
+
+    class workforce(Workforce):
+        def review(self, now: float) -> None:
+            workers = [each for each in self._parties.values() if isinstance(each, Worker)]
+            for worker in workers:
+                name = worker.service.name.decode()
+                self._dismiss(worker, f"{worker.principal} has no right to serve {name!r}", now)
