@@ -49,6 +49,7 @@ class MajordomoParts:
     dedup: Callable[..., DedupEngine] = DedupEngine
     gate: Callable[..., StandbyGate] = StandbyGate
     half: Callable[..., BinaryStarPeer] = BinaryStarPeer
+    host: Callable[..., Host] = Host  # of the broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Broker(EngineProcess):
         self.identities: IdentityTable[Link] = IdentityTable(
             start=self.rng.getrandbits(32), handover=stage.knobs.handover
         )
-        return Host(
+        return stage.parts.host(
             self.watched,
             self.clock,
             lambda: Zmtp(SocketType.ROUTER),

@@ -53,6 +53,7 @@ _FAIR_REASONS: Final = (
     "closed",
     "drained",
     "too many services",
+    "expire without any answer",
 )
 
 
@@ -133,6 +134,7 @@ class WatchedBroker:
                 self._judge(effect)
         if self._to_be_told:
             self._check_cancels(event, effects)
+        self._history.tell("broker_rested", self.process, event)
 
     def _check_cancels(self, event: Input, effects: list[Effect]) -> None:
         """[client-timeout], [client-cancel]: check that a worker gets a CANCEL when no client waits
