@@ -14,7 +14,6 @@ from requite.sim.kernel.drawing import (
     between,
     chance,
     one_of,
-    weight,
 )
 from requite.sim.kernel.faults import LINKS, FaultKind, faults_of
 from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
@@ -215,11 +214,7 @@ def draw(seed: int, scenario: Scenario) -> AmqpKnobs:
     clients = luck.specs("client", between(1, 3), _CLIENT)
     return AmqpKnobs(
         **drawn,
-        faults=luck.faults(),
-        behaviours=scenario.behaviours,
-        weights=luck.weights(scenario.behaviours, weight),
-        pace=luck.pace(),
-        network=luck.network(),
+        **luck.calls(),
         clients=tuple(AmqpClientSpec(name, **knobs) for name, knobs in clients.items()),
         workers=tuple(AmqpWorkerSpec(name, **knobs) for name, knobs in workers.items()),
     )

@@ -84,6 +84,14 @@ class Simulation:
         """Return the phases after the faults; each returns whether to continue with the next."""
         raise NotImplementedError
 
+    def settle_s(self) -> float:
+        """Return the time in seconds in which all must settle once faults have ended (I10)."""
+        raise NotImplementedError
+
+    def unsettled(self) -> list[str]:
+        """Return what has not settled yet."""
+        raise NotImplementedError
+
     def refuse_other_faults(self) -> None:
         """Raise `ConfigurationError` if the plan has a fault that this run cannot have."""
         kinds = self.injector.kinds
@@ -152,6 +160,18 @@ class Simulation:
                 return False
             self.world.run(min(limit, self.world.now + _LOOK_EVERY_S))
         return True
+
+    def settle(self) -> bool:
+        """Wait until nothing is `unsettled`; report what is left after `settle_s` (I10)."""
+        limit_s = self.settle_s()
+        self.world.run(
+            self.world.now + self.planned.knobs.network.spike_s
+        )  # late messages have arrived
+        self.wait(lambda: not self.unsettled(), limit_s)
+        problems = self.unsettled()
+        for problem in problems:
+            self.history.violate("I10", f"{limit_s:.1f} s after all faults ended, {problem}")
+        return not problems
 
     def have_ended(self, plans: Iterable[CallPlan]) -> bool:
         """Return whether the planned calls have been made, and have ended."""

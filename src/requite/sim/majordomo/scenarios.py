@@ -198,14 +198,10 @@ def draw(seed: int, scenario: MajordomoScenario) -> Knobs:
     services = luck.one("services", lambda rng: _SERVICES[: rng.randint(1, len(_SERVICES))])
     drawn |= {
         "faulty_s": luck.one("faulty_s", between(10.0, 40.0)) * interval_s + 4,
-        "faults": luck.faults(),
+        **luck.calls(_weight, interval_s),
         "faults_per_s": luck.one(
             "faults_per_s", lambda rng: rng.uniform(0.05, 0.4) / interval_s**0.5
         ),
-        "behaviours": scenario.behaviours,
-        "weights": luck.weights(scenario.behaviours, _weight),
-        "pace": luck.pace(),
-        "network": luck.network(interval_s),
         "services": services,
         "clients": tuple(_draw_clients(luck, scenario)),
         "workers": tuple(_draw_workers(luck, scenario, services, interval_s)),
