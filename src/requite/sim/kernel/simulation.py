@@ -200,14 +200,17 @@ class Simulation:
             scenario,
             tuple(self._knobs.lines()),
             tuple(history.violations),
-            len(history.calls),
-            dict(sorted(history.outcomes.items())),
+            *self.tally(),
             self.world.now,
             self.world.events,
             self._digest(),
             tuple(entries) if self.options.transcript else (),
             self._coverage(entries) if self.options.coverage else {},
         )
+
+    def tally(self) -> tuple[int, dict[str, int]]:
+        """Return the number of calls, and how often they had each outcome."""
+        return len(self.history.calls), dict(sorted(self.history.outcomes.items()))
 
     def _coverage(self, entries: Sequence[Entry]) -> Counter[Combination]:
         return coverage(self.planned.faults, self._knobs.faulty_s, entries)

@@ -12,7 +12,7 @@ from requite.sim.kernel import virtual
 from requite.sim.kernel.network import Network
 from requite.sim.kernel.plan import Plan
 from requite.sim.kernel.process import Process
-from requite.sim.kernel.result import Options, Result
+from requite.sim.kernel.result import Options
 from requite.sim.kernel.simulation import Luck, Phase, Simulation
 from requite.sim.pool.callers import Caller
 from requite.sim.pool.driver import SimDriver
@@ -378,20 +378,9 @@ class PoolSimulation(Simulation):
         return False
 
     # --- the result -------------------------------------------------------------------------------
-    def result(self, scenario: str) -> Result:
-        """Return the result of the run."""
-        return Result(
-            self.seed,
-            scenario,
-            tuple(self.knobs.lines()),
-            tuple(self.history.violations),
-            len(self.ledger.requests),
-            self.ledger.outcomes,
-            self.world.now,
-            self.world.events,
-            self._digest(),
-            () if self.transcript is None else tuple(self.transcript.entries),
-        )
+    def tally(self) -> tuple[int, dict[str, int]]:
+        """Return the number of requests, and how often they had each outcome."""
+        return len(self.ledger.requests), self.ledger.outcomes
 
     def _digest(self) -> str:
         text = f"{self.world.events} {self.world.now!r} {self.ledger.lines}"
