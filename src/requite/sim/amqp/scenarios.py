@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from requite.sim.amqp.knobs import AmqpClientSpec, AmqpKnobs, AmqpWorkerSpec
-from requite.sim.kernel.drawing import (
-    FAULTS,
-    WORK,
-    Choices,
-    Draw,
-    always,
-    between,
-    chance,
-    one_of,
-)
+from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, chance, one_of
 from requite.sim.kernel.faults import LINKS, FaultKind, faults_of
 from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
 

@@ -6,22 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from requite.sim.freelance.cast import FlpCast
-from requite.sim.freelance.checkers import (
-    NeverInVain,
-    NobodyNotices,
-    PongAtOnce,
-    SentOnce,
-)
+from requite.sim.freelance.checkers import NeverInVain, NobodyNotices, PongAtOnce, SentOnce
 from requite.sim.freelance.choices import AllAtOnce, Faithful, MovesOn, OneAtATime, OnlyTheLiving
 from requite.sim.freelance.knobs import FlpClientSpec, FreelanceKnobs
 from requite.sim.freelance.party import Party
 from requite.sim.freelance.queues import Bounded, FairQueues
 from requite.sim.freelance.stage import FlpParts, FlpStage
-from requite.sim.freelance.tables import (
-    left_after_calls,
-    left_after_drain,
-    not_settled,
-)
+from requite.sim.freelance.tables import left_after_calls, left_after_drain, not_settled
 from requite.sim.freelance.words import describe
 from requite.sim.kernel.checkers.calls import (
     EndsOnce,

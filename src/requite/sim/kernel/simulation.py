@@ -215,9 +215,13 @@ class Simulation:
     def _coverage(self, entries: Sequence[Entry]) -> Counter[Combination]:
         return coverage(self.planned.faults, self._knobs.faulty_s, entries)
 
+    def lines(self) -> Iterable[str]:
+        """Return the lines of the digest: equal for equal runs."""
+        for call in self.history.calls.values():
+            yield f"{call.number} {call.ended_at!r} {call.outcome!r} {len(call.executions)}\n"
+
     def _digest(self) -> str:
         digest = sha256(f"{self.world.events} {self.world.now!r}".encode())
-        for call in self.history.calls.values():
-            ended = f"{call.number} {call.ended_at!r} {call.outcome!r} {len(call.executions)}\n"
-            digest.update(ended.encode())
+        for line in self.lines():
+            digest.update(line.encode())
         return digest.hexdigest()[:16]

@@ -8,12 +8,7 @@ from typing import Final
 from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of
 from requite.sim.kernel.faults import FaultKind, faults_of
 from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
-from requite.sim.pirate.knobs import (
-    PirateClientSpec,
-    PirateKnobs,
-    PirateVariant,
-    PirateWorkerSpec,
-)
+from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant, PirateWorkerSpec
 
 _PATIENCE: Final = 40  # one-way network delays
 

@@ -30,12 +30,7 @@ from requite.sim.kernel.stream import SimStream
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.checkers import SP_CHECKERS
 from requite.sim.scalability.drawing import draw
-from requite.sim.scalability.knobs import (
-    DeviceSpec,
-    ScalabilityKnobs,
-    SpClientSpec,
-    SpWorkerSpec,
-)
+from requite.sim.scalability.knobs import DeviceSpec, ScalabilityKnobs, SpClientSpec, SpWorkerSpec
 from requite.sim.scalability.party import SpParts, SpStage
 from requite.sim.scalability.scenarios import SP_SCENARIOS
 from requite.sim.scalability.topology import FRONT, Edge

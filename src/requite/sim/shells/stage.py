@@ -13,11 +13,7 @@ from requite.queue.queue import Queue
 from requite.sim.kernel.history import Call
 from requite.sim.kernel.program import Program
 from requite.sim.kernel.stage import RunStage
-from requite.sim.shells.knobs import (
-    MIDDLE,
-    ShellKnobs,
-    Transport,
-)
+from requite.sim.shells.knobs import MIDDLE, ShellKnobs, Transport
 from requite.sp.device import Device
 from requite.titanic.titanic import Titanic
 from requite.worker.worker import Worker

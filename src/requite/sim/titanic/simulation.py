@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from hashlib import sha256
 from random import Random
 from typing import Any, Final
 
@@ -137,9 +136,9 @@ class TitanicSimulation(Simulation):
         outcomes = Counter(request.ended or "not ended" for request in requests)
         return len(requests), dict(sorted(outcomes.items()))
 
-    def _digest(self) -> str:
-        text = f"{self.world.events} {self.world.now!r} {self.ledger.lines}"
-        return sha256(text.encode()).hexdigest()[:16]
+    def lines(self) -> Iterable[str]:
+        """Return the lines of the digest."""
+        return [f" {self.ledger.lines}"]
 
 
 class TitanicFaults(Injector):
