@@ -62,6 +62,9 @@ _TITANIC_KNOBS: Final = {
     name: {"cache_bytes_max": 1 << 20} for name in ("reports-early", "keeps-no-reply")
 }
 
+# Handlers that mostly hang.
+MUTE: Final[dict[str, Any]] = {"weights": (1, 6), "worker_expired_max": 1}
+
 # Variants of pools: poison requests, expiring requests, quick managers, slow handlers.
 POISON: Final[dict[str, Any]] = {"tasks": (Task.SERVE, Task.POISON), "weights": (3, 1)}
 EXPIRING: Final[dict[str, Any]] = {"ttl_p": 0.7, "faults_per_s": 0.5}
@@ -122,8 +125,9 @@ def _name(parts: Mapping[str, Any]) -> str:
     return name
 
 
-def _mdp(invariant: str, scenario: str, **parts: Any) -> Broken:
-    return Broken(invariant, scenario, _name(parts), Options(parts=(MajordomoParts(**parts),)))
+def _mdp(invariant: str, scenario: str, knobs: Mapping[str, Any] = {}, **parts: Any) -> Broken:
+    options = Options(parts=(MajordomoParts(**parts),), knobs=dict(knobs))
+    return Broken(invariant, scenario, _name(parts), options)
 
 
 def _dedup(invariant: str, scenario: str, engine: type, knobs: Mapping[str, Any] = {}) -> Broken:
@@ -208,6 +212,11 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _mdp("I15", "overload", broker=mdp.TellsNoWorker),
     _mdp("I15", "standstill", client=mdp.SendsWhatIsTooLate),
     _mdp("I15", "crash-clients", broker=mdp.WorksForThoseWhoLeft),
+    *(
+        _mdp("memory", "limits", MUTE if limit == "worker_expired_max" else {}, broker=broker)
+        for limit, broker in mdp.UNLIMITED.items()
+    ),
+    _mdp("memory", "limits", host=mdp.KeepsPartialMessages),
     # Bugs that the simulator found, re-introduced.
     _mdp("may_have_executed", "standstill", client=mdp.BelievesNoService),
     _mdp("I8", "swarm", broker=mdp.LetsReturnedTakeTurns),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from requite.core.slots import Slots
@@ -24,6 +25,8 @@ from requite.protocols.majordomo.queue import ServiceQueue
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Reply
+from requite.shell.host import Host
+from requite.shell.link import LinkLimits
 
 
 # --- clients --------------------------------------------------------------------------------------
@@ -463,3 +466,32 @@ class KeepsJobs(MajordomoWorker):
     def _finished(self, event: Any, now: float) -> None:
         if not event.token.abandoned:
             super()._finished(event, now)
+
+
+# --- limits of memory -----------------------------------------------------------------------------
+def _without(limit: str) -> type[MajordomoBroker]:
+    """Return a broker that ignores a limit of its policy."""
+
+    class Unlimited(MajordomoBroker):
+        def __init__(self, policy: Any, **more: Any) -> None:
+            super().__init__(replace(policy, **{limit: 1 << 40}), **more)
+
+    Unlimited.__name__ = Unlimited.__qualname__ = f"ignores_{limit}"
+    return Unlimited
+
+
+LIMITS = (
+    "client_pending_bytes_max",
+    "pending_bytes_max",
+    "client_services_max",
+    "worker_capacity_max",
+    "worker_expired_max",
+)
+UNLIMITED = {limit: _without(limit) for limit in LIMITS}
+
+
+class KeepsPartialMessages(Host):
+    """Drops no peer, however many bytes of incomplete messages all hold."""
+
+    def __init__(self, *args: Any, limits: LinkLimits, **more: Any) -> None:
+        super().__init__(*args, limits=replace(limits, partial_size_max=1 << 40), **more)

@@ -19,8 +19,10 @@ leave no state. The invariants I1 to I19 are those of ARCHITECTURE.md.
     network.py     nodes, routes between them, dialling; medium.py: the state that routes share
     stream.py      one end of a connection; pipe.py: the bytes in flight
     process.py     a process on a node: crash, restart, freeze, power loss
-    engine_process.py  a process with an engine in a `requite.shell.Host`
+    engine_process.py  a process with an engine in a `requite.shell.Host`; hub.py: observes it
     program.py     a process with a coroutine on a virtual event loop (loop.py, virtual.py)
+    stage.py       the state that processes share
+    disk.py        a disk that loses unsynced data
     cast.py        the processes of a run, by role; faults.py, fault_injection.py: their faults
     user.py        makes the calls of a client
     history.py     the events of a run as objects; checkers/ read them

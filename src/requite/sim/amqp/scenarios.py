@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from requite.sim.amqp.knobs import AmqpClientSpec, AmqpKnobs, AmqpWorkerSpec
-from requite.sim.kernel.drawing import (
-    FAULTS,
-    WORK,
-    Choices,
-    Draw,
-    always,
-    between,
-    chance,
-    one_of,
-    weight,
-)
+from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, chance, one_of
 from requite.sim.kernel.faults import LINKS, FaultKind, faults_of
 from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
 
@@ -215,11 +205,7 @@ def draw(seed: int, scenario: Scenario) -> AmqpKnobs:
     clients = luck.specs("client", between(1, 3), _CLIENT)
     return AmqpKnobs(
         **drawn,
-        faults=luck.faults(),
-        behaviours=scenario.behaviours,
-        weights=luck.weights(scenario.behaviours, weight),
-        pace=luck.pace(),
-        network=luck.network(),
+        **luck.calls(),
         clients=tuple(AmqpClientSpec(name, **knobs) for name, knobs in clients.items()),
         workers=tuple(AmqpWorkerSpec(name, **knobs) for name, knobs in workers.items()),
     )

@@ -27,7 +27,6 @@ from requite.sim.amqp.tables import left_after_calls, left_after_drain, not_sett
 from requite.sim.kernel.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
 from requite.sim.kernel.history import Checker
 from requite.sim.kernel.knobs import ANSWERING, Behaviour
-from requite.sim.kernel.network import Network
 from requite.sim.kernel.parties import (
     LEAVE_S,
     PROBE_S,
@@ -71,19 +70,8 @@ class AmqpSimulation(PartiesSimulation):
     def __init__(self, plan: Plan, options: Options) -> None:
         super().__init__(plan, options, AMQP_CHECKERS, describe)
         self.knobs: AmqpKnobs = plan.knobs
-        self.cast: AmqpCast = AmqpCast(self._stage())
+        self.cast: AmqpCast = AmqpCast(AmqpStage.of(self, AmqpParts))
         self.injector = AmqpFaults(self.cast, self.knobs)
-
-    def _stage(self) -> AmqpStage:
-        return AmqpStage(
-            self.world,
-            Network(self.world, self.knobs.network),
-            self.history,
-            self,
-            self.knobs,
-            self.options.parts_of(AmqpParts),
-            self.transcript,
-        )
 
     @staticmethod
     def draw_calls(knobs: AmqpKnobs, luck: Luck) -> Iterator[CallPlan]:

@@ -10,13 +10,10 @@ from requite.engine import Engine
 from requite.protocols.amqp.caller import AmqpCaller
 from requite.protocols.amqp.responder import AmqpResponder
 from requite.sim.amqp.knobs import AmqpKnobs
-from requite.sim.kernel.history import History
-from requite.sim.kernel.process import Supervisor
+from requite.sim.kernel.stage import RunStage
 
 if TYPE_CHECKING:
-    from requite.sim.kernel.network import Network
-    from requite.sim.kernel.transcript import Transcript
-    from requite.sim.kernel.world import World
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +25,7 @@ class AmqpParts:
 
 
 @dataclass(frozen=True, slots=True)
-class AmqpStage:
+class AmqpStage(RunStage[AmqpKnobs, AmqpParts]):
     """The state that all processes of a run share. `names`: the numbers of calls, by message id."""
 
-    world: World
-    network: Network
-    history: History
-    supervisor: Supervisor
-    knobs: AmqpKnobs
-    parts: AmqpParts = field(default_factory=AmqpParts)
-    transcript: Transcript | None = None
     names: dict[str, int] = field(default_factory=dict)

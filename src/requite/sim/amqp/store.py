@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from requite.protocols.amqp.topology import (
-    SERVICE_QUEUE_ARGUMENTS,
-    Pool,
-    RequestQueueLimits,
-)
+from requite.protocols.amqp.topology import SERVICE_QUEUE_ARGUMENTS, Pool, RequestQueueLimits
 from requite.sim.amqp.knobs import AmqpKnobs
 from requite.sim.kernel.world import World
 from requite.sim.rabbitmq.store import Store

@@ -6,19 +6,16 @@ replies from the messages, without asking the engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from requite.engine import (
     Deliver,
-    Disconnect,
     Effect,
     Engine,
     Fail,
     Input,
     Message,
     PeerJoined,
-    PeerLost,
     Received,
     Send,
     Stopped,
@@ -27,6 +24,7 @@ from requite.errors import RemoteViolation
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.connected import SIDE, WORK
 from requite.protocols.amqp.properties import decode_properties
+from requite.sim.kernel.hub import BaseHub
 from requite.sim.kernel.workload import parse_task
 from requite.sim.majordomo.watch import name_of
 from requite.sim.rabbitmq import server_methods
@@ -40,7 +38,7 @@ _LOSSES = frozenset({methods.BASIC_CANCEL, methods.CHANNEL_CLOSE, methods.CONNEC
 """Methods after which a client can receive no more replies on the connection."""
 
 
-class Hub:
+class Hub(BaseHub):
     """An engine under observation; its `kind` is "client" or "worker".
 
     `reply_path_losses`: how often the reply path was lost; `losses_before`: the same before the
@@ -52,61 +50,29 @@ class Hub:
     """
 
     def __init__(self, engine: Engine, process: BaseParty[AmqpStage], stage: AmqpStage) -> None:
-        self.engine = engine
-        self.process = process
-        self.name = process.name
-        self.kind = process.kind
-        self.deadline = engine.deadline
-        self.snapshot = engine.snapshot
-        self.names: dict[Any, str] = {}
+        super().__init__(engine, process, process.kind, stage.history, stage.transcript)
         self.reply_path_losses = self.losses_before = 0
         self.heard_at = self.frozen_before_s = 0.0
         self.unsettled: dict[int, None] = {}
         self.cancelled: dict[int, None] = {}
         self.ending: dict[Any, Any] = {}
         self._new_cancels: list[int] = []  # received with the current input
-        self._world = stage.world
         self._history = stage.history
-        self._transcript = stage.transcript
-        self._tell = stage.history.tell
         self._names = stage.names
-        self._inputs: dict[type, Callable[[Any], None]] = {
-            PeerJoined: self._joined,
-            PeerLost: lambda event: self._lost(event.peer),
-            Received: self._received,
-        }
-        self._effects: dict[type, Callable[[Any], None]] = {
-            Send: self._sent,
-            Deliver: self._delivered,
+        self._effects |= {
             Fail: lambda effect: self.ending.setdefault(effect.token, effect.error),
-            Disconnect: self._disconnected,
             Stopped: lambda _effect: self._tell("left", self),
         }
 
-    def __str__(self) -> str:
-        return self.name
-
-    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`; the engine gets one input at a time."""
-        return [effect for event in events for effect in self._handle(event, now)]
-
-    def _handle(self, event: Input, now: float) -> Iterable[Effect]:
+    def _look_at(self, event: Input) -> None:
         self.losses_before = self.reply_path_losses
-        observe = self._inputs.get(event.__class__)
-        if observe is not None:
-            observe(event)
-        effects = list(self.engine.handle((event,), now))
-        if self._transcript is not None:
-            self._transcript.effects(self.process, effects)
-        for effect in effects:
-            observe_effect = self._effects.get(effect.__class__)
-            if observe_effect is not None:
-                observe_effect(effect)
-        self._tell("rested", self)
+        super()._look_at(event)
+
+    def _watch(self, effects: list[Effect]) -> None:
+        super()._watch(effects)
         self.ending.clear()
         self.cancelled.update(dict.fromkeys(self._new_cancels))
         self._new_cancels.clear()
-        return effects
 
     def call_of(self, message: Message) -> Call | None:
         """Return the call whose request is in a message; None for other messages."""
@@ -184,7 +150,3 @@ class Hub:
             self.ending[effect.token] = effect.what
         else:
             self._tell("request_taken", self, server_methods.unpack(effect.what.frames[0]))
-
-    def _disconnected(self, effect: Disconnect) -> None:
-        self._tell("sent_away", self, effect.peer, effect.reason)
-        self._lost(effect.peer)

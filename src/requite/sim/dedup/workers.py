@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.dedup import Dedup
@@ -85,7 +86,8 @@ class DedupWorker(WorkerProcess):
         self._unstarted: dict[Any, Request] = {}
         self.dedup = SimDedup(self, self._stage.parts.dedup)
         self._gate: Gate = self.dedup.gate(self.spec.service, clients_call_id)
-        self._gate.handlers = _Handlers(self)
+        handlers: Any = SimpleNamespace(deliver=self.prepare, abandon=self.cancel)
+        self._gate.handlers = handlers
         self._gate.tell = self._tell
         return super().make_host()
 
@@ -132,7 +134,7 @@ class DedupWorker(WorkerProcess):
         else:
             self._start(token)
 
-    def cancel(self, token: Any) -> None:
+    def cancel(self, token: Any, _reason: str) -> None:
         """Cancel a handler that has not started."""
         if self._unstarted.pop(token, None) is not None:
             self.later(0.0, self._gate.hear, Finished(token, (b"",), Status.CANCELLED))
@@ -152,18 +154,3 @@ class DedupWorker(WorkerProcess):
         process: each start has its own keys."""
         scope = b"" if self.knobs.durable else b"life %d " % self.life
         return scope + self.spec.service.encode() + b" " + request.idempotency_key
-
-
-class _Handlers:
-    """The handlers of a worker, for the gate."""
-
-    def __init__(self, process: DedupWorker) -> None:
-        self._process = process
-
-    def deliver(self, token: Any, request: Request) -> None:
-        """Run a handler."""
-        self._process.prepare(token, request)
-
-    def abandon(self, token: Any, reason: str) -> None:
-        """Cancel a handler that has not started."""
-        self._process.cancel(token)

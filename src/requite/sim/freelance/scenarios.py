@@ -8,7 +8,7 @@ from typing import Final
 
 from requite.protocols.freelance.wire import Model
 from requite.sim.freelance.knobs import FlpClientSpec, FlpServerSpec, FreelanceKnobs
-from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of, weight
+from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of
 from requite.sim.kernel.faults import LINKS, FaultKind, faults_of
 from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
 
@@ -144,12 +144,8 @@ def draw(seed: int, scenario: FlpScenario) -> FreelanceKnobs:
         drawn["idempotent_p"] = 1.0
     return FreelanceKnobs(
         **drawn,
+        **luck.calls(),
         model=model,
-        faults=luck.faults(),
-        behaviours=scenario.behaviours,
-        weights=luck.weights(scenario.behaviours, weight),
-        pace=luck.pace(),
-        network=luck.network(),
         servers=tuple(FlpServerSpec(name, **knobs) for name, knobs in servers.items()),
         clients=tuple(FlpClientSpec(name, **knobs) for name, knobs in clients.items()),
     )

@@ -17,7 +17,7 @@ from requite.sim.freelance.cast import FlpCast
 from requite.sim.freelance.knobs import FlpClientSpec, FlpServerSpec, FreelanceKnobs
 from requite.sim.freelance.scenarios import FLP_SCENARIOS, draw
 from requite.sim.freelance.simulation import FLP_CHECKERS
-from requite.sim.freelance.stage import FlpStage
+from requite.sim.freelance.stage import FlpParts, FlpStage
 from requite.sim.freelance.words import describe
 from requite.sim.kernel.knobs import Behaviour
 from requite.sim.kernel.process import Pace, Process
@@ -44,7 +44,7 @@ class FreelanceScript(Script):
         knobs = _knobs(cast)
         self.history.knobs = knobs
         stage = FlpStage(
-            self.world, self.network, self.history, self, knobs, transcript=self.transcript
+            self.world, self.network, self.history, self, knobs, FlpParts(), self.transcript
         )
         return {process.name: process for process in FlpCast(stage).honest}
 

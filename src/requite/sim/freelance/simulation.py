@@ -6,22 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from requite.sim.freelance.cast import FlpCast
-from requite.sim.freelance.checkers import (
-    NeverInVain,
-    NobodyNotices,
-    PongAtOnce,
-    SentOnce,
-)
+from requite.sim.freelance.checkers import NeverInVain, NobodyNotices, PongAtOnce, SentOnce
 from requite.sim.freelance.choices import AllAtOnce, Faithful, MovesOn, OneAtATime, OnlyTheLiving
 from requite.sim.freelance.knobs import FlpClientSpec, FreelanceKnobs
 from requite.sim.freelance.party import Party
 from requite.sim.freelance.queues import Bounded, FairQueues
 from requite.sim.freelance.stage import FlpParts, FlpStage
-from requite.sim.freelance.tables import (
-    left_after_calls,
-    left_after_drain,
-    not_settled,
-)
+from requite.sim.freelance.tables import left_after_calls, left_after_drain, not_settled
 from requite.sim.freelance.words import describe
 from requite.sim.kernel.checkers.calls import (
     EndsOnce,
@@ -34,7 +25,6 @@ from requite.sim.kernel.checkers.leftovers import left_after_all
 from requite.sim.kernel.fault_injection import FaultInjector
 from requite.sim.kernel.history import Checker
 from requite.sim.kernel.knobs import ANSWERING, Behaviour
-from requite.sim.kernel.network import Network
 from requite.sim.kernel.parties import (
     LEAVE_S,
     PROBE_S,
@@ -75,19 +65,8 @@ class FreelanceSimulation(PartiesSimulation):
     def __init__(self, plan: Plan, options: Options) -> None:
         super().__init__(plan, options, FLP_CHECKERS, describe(plan.knobs.model))
         self.knobs: FreelanceKnobs = plan.knobs
-        self.cast: FlpCast = FlpCast(self._stage())
+        self.cast: FlpCast = FlpCast(FlpStage.of(self, FlpParts))
         self.injector = FaultInjector(self.cast)
-
-    def _stage(self) -> FlpStage:
-        return FlpStage(
-            self.world,
-            Network(self.world, self.knobs.network),
-            self.history,
-            self,
-            self.knobs,
-            self.options.parts_of(FlpParts),
-            self.transcript,
-        )
 
     @staticmethod
     def draw_calls(knobs: FreelanceKnobs, luck: Luck) -> Iterable[CallPlan]:

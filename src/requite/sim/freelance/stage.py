@@ -13,13 +13,10 @@ from requite.protocols.freelance.server import FreelanceServer
 from requite.protocols.freelance.shotgun import ShotgunClient
 from requite.protocols.freelance.wire import Model
 from requite.sim.freelance.knobs import FreelanceKnobs
-from requite.sim.kernel.history import History
-from requite.sim.kernel.process import Supervisor
+from requite.sim.kernel.stage import RunStage
 
 if TYPE_CHECKING:
-    from requite.sim.kernel.network import Network
-    from requite.sim.kernel.transcript import Transcript
-    from requite.sim.kernel.world import World
+    pass
 
 _CLIENTS: Final[dict[Model, Callable[..., Engine]]] = {
     Model.FAILOVER: FailoverClient,
@@ -36,14 +33,5 @@ class FlpParts:
     server: Callable[..., Engine] = FreelanceServer
 
 
-@dataclass(frozen=True, slots=True)
-class FlpStage:
+class FlpStage(RunStage[FreelanceKnobs, FlpParts]):
     """The state that all processes of a run share."""
-
-    world: World
-    network: Network
-    history: History
-    supervisor: Supervisor
-    knobs: FreelanceKnobs
-    parts: FlpParts = field(default_factory=FlpParts)
-    transcript: Transcript | None = None

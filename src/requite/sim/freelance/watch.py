@@ -6,19 +6,15 @@ and records the state of each connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from requite.engine import (
     Deliver,
-    Disconnect,
     Effect,
     Engine,
     Fail,
-    Input,
     PeerBlocked,
     PeerJoined,
-    PeerLost,
     PeerWritable,
     Received,
     ResumeReading,
@@ -26,6 +22,7 @@ from requite.engine import (
     StopReading,
 )
 from requite.request import Request
+from requite.sim.kernel.hub import BaseHub
 from requite.sim.majordomo.watch import name_of
 
 if TYPE_CHECKING:
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
     from requite.sim.kernel.party import BaseParty
 
 
-class Hub:
+class Hub(BaseHub):
     """An engine under observation; its `kind` is "client" or "server".
 
     By connection: `names` of the peers, `heard_at` (the world's time of the last bytes), `open`
@@ -42,58 +39,25 @@ class Hub:
     """
 
     def __init__(self, engine: Engine, process: BaseParty[FlpStage], stage: FlpStage) -> None:
-        self.engine = engine
-        self.process = process
-        self.name = process.name
-        self.kind = process.kind
+        super().__init__(engine, process, process.kind, stage.history, stage.transcript)
         self.model = stage.knobs.model
-        self.deadline = engine.deadline
-        self.snapshot = engine.snapshot
-        self.names: dict[Any, str] = {}
         self.heard_at: dict[Any, float] = {}
         self.open: dict[Any, None] = {}
         self.unread: dict[Any, None] = {}
         self.ending: dict[Any, None] = {}
-        self._world = stage.world
-        self._transcript = stage.transcript
-        self._tell = stage.history.tell
-        self._inputs: dict[type, Callable[[Any], None]] = {
-            PeerJoined: self._joined,
-            PeerLost: lambda event: self._lost(event.peer),
+        self._inputs |= {
             PeerBlocked: lambda event: self._blocked(event.peer),
             PeerWritable: lambda event: self._writable(event.peer),
-            Received: self._received,
         }
-        self._effects: dict[type, Callable[[Any], None]] = {
-            Send: self._sent,
-            Deliver: self._delivered,
+        self._effects |= {
             Fail: lambda effect: self.ending.setdefault(effect.token),
-            Disconnect: self._disconnected,
             StopReading: lambda effect: self.unread.setdefault(effect.peer),
             ResumeReading: lambda effect: self.unread.pop(effect.peer, None),
         }
 
-    def __str__(self) -> str:
-        return self.name
-
-    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`; the engine gets one input at a time."""
-        return [effect for event in events for effect in self._handle(event, now)]
-
-    def _handle(self, event: Input, now: float) -> Iterable[Effect]:
-        look = self._inputs.get(event.__class__)
-        if look is not None:
-            look(event)
-        effects = list(self.engine.handle((event,), now))
-        if self._transcript is not None:
-            self._transcript.effects(self.process, effects)
-        for effect in effects:
-            see = self._effects.get(effect.__class__)
-            if see is not None:
-                see(effect)
-        self._tell("rested", self)
+    def _watch(self, effects: list[Effect]) -> None:
+        super()._watch(effects)
         self.ending.clear()
-        return effects
 
     # --- inputs -----------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined) -> None:
@@ -141,7 +105,3 @@ class Hub:
         if isinstance(effect.what, Request):  # its token is a `Job`, which has the peer
             job = effect.token
             self._tell("request_taken", self, job.peer, [*job.envelope, *effect.what.frames])
-
-    def _disconnected(self, effect: Disconnect) -> None:
-        self._tell("sent_away", self, effect.peer, effect.reason)
-        self._lost(effect.peer)

@@ -136,6 +136,19 @@ class Draw:
         """Draw the weight of each behaviour."""
         return tuple(self.free(f"weights/{each}", of(each)) for each in behaviours)
 
+    def calls(
+        self, of: Callable[[Any], Choice] = weight, spike_unit_s: float = 1.0
+    ) -> dict[str, Any]:
+        """Draw the knobs of calls, faults and network that all protocols share."""
+        behaviours = self._scenario.behaviours
+        return {
+            "faults": self.faults(),
+            "behaviours": behaviours,
+            "weights": self.weights(behaviours, of),
+            "pace": self.pace(),
+            "network": self.network(spike_unit_s),
+        }
+
     def faults(self) -> tuple[FaultKind, ...]:
         """Return the faults of the scenario; of a swarm, a random subset."""
         faults = self._scenario.faults

@@ -10,11 +10,16 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.engine import Drain
+from requite.shell.connections import no_framing
 from requite.shell.host import Host
 from requite.sim.kernel.process import Pace, Process, Supervisor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from requite.engine import Engine
+    from requite.framing.base import Framing
+    from requite.shell.link import LinkLimits
     from requite.sim.kernel.network import Network
     from requite.sim.kernel.stream import SimStream
     from requite.sim.kernel.world import Act, World
@@ -94,6 +99,27 @@ class EngineProcess(Process):
         self._flush_wanted = False
         if self.alive:
             self._do(self.host.flush)
+
+    def host_of(
+        self,
+        engine: Engine,
+        limits: LinkLimits,
+        make_framing: Callable[[], Framing] = no_framing,
+        kind: Callable[..., Host] = Host,
+        **options: Any,
+    ) -> Host:
+        """Return a host of an engine, with the clock and the timer of this process."""
+        return kind(
+            engine,
+            self.clock,
+            make_framing,
+            wake_at=self.wake_at,
+            want_flush=self.want_flush,
+            stopped=self.has_stopped,
+            limits=limits,
+            logger="requite.sim",
+            **options,
+        )
 
     # --- for the host -----------------------------------------------------------------------------
     def want_flush(self) -> None:

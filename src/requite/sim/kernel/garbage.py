@@ -109,15 +109,8 @@ class BaseIntruder(EngineProcess):
     # --- life -------------------------------------------------------------------------------------
     def make_host(self) -> Host:
         """Return a host with a new engine."""
-        return Host(
-            self.make_engine(),
-            self.clock,
-            lambda: RawBytes(b""),
-            wake_at=self.wake_at,
-            want_flush=self.want_flush,
-            connect=self._connect,
-            limits=self._limits,
-            logger="requite.sim",
+        return self.host_of(
+            self.make_engine(), self._limits, lambda: RawBytes(b""), connect=self._connect
         )
 
     def _connect(self) -> None:

@@ -123,6 +123,7 @@ EVENTS: Final = (
     "execution_started",
     "broker_started",
     "broker_ended",
+    "broker_rested",
     "accepted",
     "queued",
     "dispatched",

@@ -128,12 +128,16 @@ class EngineKnobs(CallKnobs):
     """The knobs of runs with engines behind simulated connections."""
 
     output_size_max: int
+    partial_size_max: int = LinkLimits().partial_size_max
 
     @property
     def limits(self) -> LinkLimits:
-        """The limits of one connection."""
+        """The limits of connections."""
         return LinkLimits(
-            handshake_timeout_s=3.0, linger_s=1.0, output_size_max=self.output_size_max
+            handshake_timeout_s=3.0,
+            linger_s=1.0,
+            output_size_max=self.output_size_max,
+            partial_size_max=self.partial_size_max,
         )
 
 

@@ -41,10 +41,6 @@ class PartiesSimulation(Simulation):
     injector: FaultInjector
 
     # --- for subclasses ---------------------------------------------------------------------------
-    def settle_s(self) -> float:
-        """Return the time in seconds in which all must settle once faults have ended (I10)."""
-        raise NotImplementedError
-
     def not_settled(self) -> list[str]:
         """Return where the processes disagree about live peers and connections."""
         raise NotImplementedError
@@ -75,16 +71,6 @@ class PartiesSimulation(Simulation):
         self.plan_all(self.cast.parties, self.cast)
 
     # --- liveness (I10) ---------------------------------------------------------------------------
-    def settle(self) -> bool:
-        """Wait until all pending calls have ended, and all parties are connected."""
-        limit_s = self.settle_s()
-        self.world.run(self.world.now + self.knobs.network.spike_s)  # late messages have arrived
-        self.wait(lambda: not self.unsettled(), limit_s)
-        problems = self.unsettled()
-        for problem in problems:
-            self.history.violate("I10", f"{limit_s:.1f} s after all faults ended, {problem}")
-        return not problems
-
     def unsettled(self) -> list[str]:
         """Return what has not settled yet."""
         problems = [f"{call} has not ended" for call in self.history.open.values()]

@@ -127,6 +127,17 @@ class BaseParty(EngineProcess, Generic[StageT]):
         self.network.listen_no_more(self)
         super().has_stopped()
 
+    def host_of_hub(self, **options: Any) -> Host:
+        """Return a host of the observed engine."""
+        return self.host_of(
+            self.hub,
+            self.stage.knobs.limits,
+            deliver=self.deliver,
+            fail=self.fail,
+            abandon=self.abandon,
+            **options,
+        )
+
     # --- connections ------------------------------------------------------------------------------
     def take_connections(self, port: str = "", place: Any = None) -> None:
         """Listen, at a port if one is given."""
@@ -154,20 +165,7 @@ class KeepingParty(BaseParty[StageT]):
         """Return a host with a new engine."""
         self._kept = {}
         self.hub = self.make_hub()
-        return Host(
-            self.hub,
-            self.clock,
-            no_framing,
-            wake_at=self.wake_at,
-            want_flush=self.want_flush,
-            ended=self._link_ended,
-            deliver=self.deliver,
-            fail=self.fail,
-            abandon=self.abandon,
-            stopped=self.has_stopped,
-            limits=self.stage.knobs.limits,
-            logger="requite.sim",
-        )
+        return self.host_of_hub(ended=self._link_ended)
 
     def keep(self, address: str, place: Any) -> None:
         """Stay connected to a listener; the engine knows the connection by `place`."""

@@ -84,6 +84,14 @@ class Simulation:
         """Return the phases after the faults; each returns whether to continue with the next."""
         raise NotImplementedError
 
+    def settle_s(self) -> float:
+        """Return the time in seconds in which all must settle once faults have ended (I10)."""
+        raise NotImplementedError
+
+    def unsettled(self) -> list[str]:
+        """Return what has not settled yet."""
+        raise NotImplementedError
+
     def refuse_other_faults(self) -> None:
         """Raise `ConfigurationError` if the plan has a fault that this run cannot have."""
         kinds = self.injector.kinds
@@ -153,6 +161,18 @@ class Simulation:
             self.world.run(min(limit, self.world.now + _LOOK_EVERY_S))
         return True
 
+    def settle(self) -> bool:
+        """Wait until nothing is `unsettled`; report what is left after `settle_s` (I10)."""
+        limit_s = self.settle_s()
+        self.world.run(
+            self.world.now + self.planned.knobs.network.spike_s
+        )  # late messages have arrived
+        self.wait(lambda: not self.unsettled(), limit_s)
+        problems = self.unsettled()
+        for problem in problems:
+            self.history.violate("I10", f"{limit_s:.1f} s after all faults ended, {problem}")
+        return not problems
+
     def have_ended(self, plans: Iterable[CallPlan]) -> bool:
         """Return whether the planned calls have been made, and have ended."""
         calls = self.history.calls
@@ -180,8 +200,7 @@ class Simulation:
             scenario,
             tuple(self._knobs.lines()),
             tuple(history.violations),
-            len(history.calls),
-            dict(sorted(history.outcomes.items())),
+            *self.tally(),
             self.world.now,
             self.world.events,
             self._digest(),
@@ -189,12 +208,20 @@ class Simulation:
             self._coverage(entries) if self.options.coverage else {},
         )
 
+    def tally(self) -> tuple[int, dict[str, int]]:
+        """Return the number of calls, and how often they had each outcome."""
+        return len(self.history.calls), dict(sorted(self.history.outcomes.items()))
+
     def _coverage(self, entries: Sequence[Entry]) -> Counter[Combination]:
         return coverage(self.planned.faults, self._knobs.faulty_s, entries)
 
+    def lines(self) -> Iterable[str]:
+        """Return the lines of the digest: equal for equal runs."""
+        for call in self.history.calls.values():
+            yield f"{call.number} {call.ended_at!r} {call.outcome!r} {len(call.executions)}\n"
+
     def _digest(self) -> str:
         digest = sha256(f"{self.world.events} {self.world.now!r}".encode())
-        for call in self.history.calls.values():
-            ended = f"{call.number} {call.ended_at!r} {call.outcome!r} {len(call.executions)}\n"
-            digest.update(ended.encode())
+        for line in self.lines():
+            digest.update(line.encode())
         return digest.hexdigest()[:16]

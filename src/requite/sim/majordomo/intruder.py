@@ -38,6 +38,8 @@ from requite.sim.majordomo.roles import Dialler, Stage
 
 _OWN: Final = b"intrigue"  # the intruders' own service
 _VERSIONS: Final = ("0.1", "0.2", "0.3")
+_HALF_SIZE: Final = 20_000  # of a message that is never completed
+_HALF_P: Final = 0.3
 
 
 # --- garbage in whole messages --------------------------------------------------------------------
@@ -183,6 +185,12 @@ def _draw_framing(rng: Random, services: Sequence[str]) -> Framing:
     return RawBytes(rng.choice(openings))
 
 
+def _half_a_message() -> Framing:
+    ready = _command(b"READY", _property(b"Socket-Type", b"DEALER"))
+    head = b"\x02" + (2 * _HALF_SIZE).to_bytes(8, "big")
+    return RawBytes(Zmtp(SocketType.DEALER).opening() + ready + head + bytes(_HALF_SIZE))
+
+
 def _property(name: bytes, value: bytes) -> bytes:
     return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value
 
@@ -228,6 +236,8 @@ class Intruder(Dialler):
         return _GarbageEngine(self.rng, self._stage.knobs.services)
 
     def _make_framing(self) -> Framing:
+        if self._stage.knobs.is_limited and self.rng.random() < _HALF_P:
+            return _half_a_message()
         return _draw_framing(self.rng, self._stage.knobs.services)
 
     def deliver(self, token: Any, what: Any) -> None:

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy, PartialsFor01
+from requite.shell.link import LinkLimits
 from requite.sim.kernel.knobs import EngineKnobs
+
+_POLICY: Final = BrokerPolicy()
+_LIMITS: Final = (
+    "client_pending_bytes_max",
+    "pending_bytes_max",
+    "client_services_max",
+    "worker_capacity_max",
+    "worker_expired_max",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,20 @@ class Knobs(EngineKnobs):
     partials_for_0_1: PartialsFor01
     drain_timeout_s: float
     handover: bool
+    # limits of memory
+    client_pending_bytes_max: int = _POLICY.client_pending_bytes_max
+    pending_bytes_max: int = _POLICY.pending_bytes_max
+    client_services_max: int = _POLICY.client_services_max
+    worker_capacity_max: int = _POLICY.worker_capacity_max
+    worker_expired_max: int = _POLICY.worker_expired_max
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether any limit of memory is below its default."""
+        ours, default = self.broker_policy, _POLICY
+        return self.partial_size_max < LinkLimits().partial_size_max or any(
+            getattr(ours, name) < getattr(default, name) for name in _LIMITS
+        )
 
     @property
     def heartbeat(self) -> HeartbeatPolicy:
@@ -87,6 +112,11 @@ class Knobs(EngineKnobs):
             services_max=self.services_max,
             queue_max=self.queue_max,
             client_pending_max=self.client_pending_max,
+            client_pending_bytes_max=self.client_pending_bytes_max,
+            pending_bytes_max=self.pending_bytes_max,
+            client_services_max=self.client_services_max,
+            worker_capacity_max=self.worker_capacity_max,
+            worker_expired_max=self.worker_expired_max,
             tell_old_clients=self.tell_old_clients,
             partials_for_0_1=self.partials_for_0_1,
             drain_timeout_s=self.drain_timeout_s,

@@ -23,8 +23,8 @@ from requite.shell.link import Link
 from requite.shell.owners import unrestricted
 from requite.sim.kernel.dialler import SimDialler
 from requite.sim.kernel.engine_process import EngineProcess
-from requite.sim.kernel.history import Call, History
-from requite.sim.kernel.process import Supervisor
+from requite.sim.kernel.history import Call
+from requite.sim.kernel.stage import RunStage
 from requite.sim.kernel.workload import parse_task
 from requite.sim.majordomo.knobs import Knobs
 from requite.sim.majordomo.watch import Watched
@@ -32,10 +32,7 @@ from requite.sim.majordomo.watch_broker import WatchedBroker
 from requite.transport.address import TcpAddress
 
 if TYPE_CHECKING:
-    from requite.sim.kernel.network import Network
     from requite.sim.kernel.stream import SimStream
-    from requite.sim.kernel.transcript import Transcript
-    from requite.sim.kernel.world import World
 
 BROKER: Final = "broker"
 _ADDRESS: Final = TcpAddress(BROKER, 5555)
@@ -51,19 +48,13 @@ class MajordomoParts:
     dedup: Callable[..., DedupEngine] = DedupEngine
     gate: Callable[..., StandbyGate] = StandbyGate
     half: Callable[..., BinaryStarPeer] = BinaryStarPeer
+    host: Callable[..., Host] = Host  # of the broker
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(RunStage[Knobs, MajordomoParts]):
     """The state that all processes of a run share."""
 
-    world: World
-    network: Network
-    history: History
-    supervisor: Supervisor
-    knobs: Knobs
-    parts: MajordomoParts
-    transcript: Transcript | None = None
     places: tuple[TcpAddress, ...] = (_ADDRESS,)
     """The addresses of the brokers; the host of each is the name of its node."""
 
@@ -86,17 +77,13 @@ class Broker(EngineProcess):
         self.identities: IdentityTable[Link] = IdentityTable(
             start=self.rng.getrandbits(32), handover=stage.knobs.handover
         )
-        return Host(
+        return self.host_of(
             self.watched,
-            self.clock,
+            stage.knobs.limits,
             lambda: Zmtp(SocketType.ROUTER),
-            wake_at=self.wake_at,
-            want_flush=self.want_flush,
-            stopped=self.has_stopped,
+            stage.parts.host,
             identities=self.identities,
-            limits=stage.knobs.limits,
             identify=self.identify,
-            logger="requite.sim",
         )
 
     def identify(self, credential: Credential | None, peer_name: str) -> Principal:
@@ -145,20 +132,15 @@ class Dialler(EngineProcess):
         self.watched = self.watch(
             self.make_engine(), self, self._stage.history, self._stage.transcript
         )
-        return Host(
+        return self.host_of(
             self.watched,
-            self.clock,
+            self._stage.knobs.limits,
             self._make_framing,
-            wake_at=self.wake_at,
-            want_flush=self.want_flush,
             connect=dialler.connect,
             deliver=self.deliver,
             fail=self.fail,
             abandon=self.abandon,
-            stopped=self.has_stopped,
             ended=self._addresses.ended,
-            limits=self._stage.knobs.limits,
-            logger="requite.sim",
         )
 
     def deliver(self, token: Any, what: Any) -> None:

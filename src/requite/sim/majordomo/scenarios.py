@@ -25,10 +25,12 @@ _VERSIONS: Final = ("0.3", "0.3", "0.3", "0.2", "0.1")
 
 @dataclass(frozen=True, slots=True)
 class MajordomoScenario(Scenario):
-    """A scenario. `versions`: the dialects of peers; one listed twice is twice as likely."""
+    """A scenario. `versions`: the dialects of peers; one listed twice is twice as likely. `limits`:
+    whether the limits of the broker's memory are drawn."""
 
     behaviours: tuple[Behaviour, ...] = tuple(Behaviour)
     versions: tuple[str, ...] = _VERSIONS
+    limits: bool = False
 
 
 _QUIET_NETWORK: Final = {"network.jitter_s": 0.0, "network.spike_p": 0.0}
@@ -84,6 +86,23 @@ _LIST: Final = (
         versions=("0.3",),
         behaviours=(Behaviour.ECHO,),
         fixed={"calls": 300, "service_s": 0.3, "timeout_s": 3.0, "queue_max": 30, "bursts_p": 0.9},
+    ),
+    MajordomoScenario(
+        "limits",
+        "clients, workers and intruders exceed the limits of the broker's memory",
+        (FaultKind.INTRUDER, FaultKind.CRASH_BROKER, FaultKind.CRASH_WORKER),
+        versions=("0.3",),
+        behaviours=(Behaviour.ECHO, Behaviour.HANG),
+        limits=True,
+        fixed={
+            "calls": 300,
+            "service_s": 0.1,
+            "timeout_s": 2.0,
+            "bursts_p": 0.8,
+            "nobody_p": 0.1,
+            "workers.capacity": 8,
+            "workers.lease_s": 0.0,
+        },
     ),
     MajordomoScenario(
         "standstill",
@@ -149,6 +168,14 @@ _KNOBS: Final[Choices] = {
     "output_size_max": one_of(100_000, 1 << 20, 64 << 20),
     "outage_max": one_of(2.0, 10.0, 30.0),
 }
+_LIMITS: Final[Choices] = {
+    "client_pending_bytes_max": one_of(4 << 10, 32 << 10, 256 << 20),
+    "pending_bytes_max": one_of(16 << 10, 64 << 10, 1 << 30),
+    "client_services_max": one_of(1, 2, 1000),
+    "worker_capacity_max": one_of(1, 2, 1024),
+    "worker_expired_max": one_of(1, 3, 32),
+    "partial_size_max": one_of(30_000, 30_000, 1 << 30),
+}
 _CLIENT: Final[Choices] = {
     "slots": one_of(4, 64, 64, 64),
     "tries": one_of(1, 3, 3, 6),
@@ -166,19 +193,15 @@ _WORKER: Final[Choices] = {
 def draw(seed: int, scenario: MajordomoScenario) -> Knobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     luck = Draw(seed, "mdp", scenario)
-    drawn = luck.knobs(_KNOBS)
+    drawn = luck.knobs({**_KNOBS, **_LIMITS} if scenario.limits else _KNOBS)
     interval_s: float = drawn["interval_s"]
     services = luck.one("services", lambda rng: _SERVICES[: rng.randint(1, len(_SERVICES))])
     drawn |= {
         "faulty_s": luck.one("faulty_s", between(10.0, 40.0)) * interval_s + 4,
-        "faults": luck.faults(),
+        **luck.calls(_weight, interval_s),
         "faults_per_s": luck.one(
             "faults_per_s", lambda rng: rng.uniform(0.05, 0.4) / interval_s**0.5
         ),
-        "behaviours": scenario.behaviours,
-        "weights": luck.weights(scenario.behaviours, _weight),
-        "pace": luck.pace(),
-        "network": luck.network(interval_s),
         "services": services,
         "clients": tuple(_draw_clients(luck, scenario)),
         "workers": tuple(_draw_workers(luck, scenario, services, interval_s)),

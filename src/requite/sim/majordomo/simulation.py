@@ -11,7 +11,6 @@ from requite.sim.kernel.checkers.leftovers import sizes
 from requite.sim.kernel.fault_injection import FaultInjector
 from requite.sim.kernel.history import Checker
 from requite.sim.kernel.knobs import Behaviour
-from requite.sim.kernel.network import Network
 from requite.sim.kernel.plan import Plan
 from requite.sim.kernel.result import Options
 from requite.sim.kernel.simulation import Luck, Phase, Simulation
@@ -48,7 +47,7 @@ class MajordomoSimulation(Simulation):
     def __init__(self, plan: Plan, options: Options) -> None:
         super().__init__(plan, options, self.checkers, self.describe)
         self.knobs: Knobs = plan.knobs
-        self.cast = self.make_cast(self._stage())
+        self.cast = self.make_cast(Stage.of(self, MajordomoParts, places=self.places()))
         self.injector = FaultInjector(self.cast)
 
     def make_cast(self, stage: Stage) -> MajordomoCast:
@@ -63,31 +62,14 @@ class MajordomoSimulation(Simulation):
             service = _draw_service(knobs, rng)
             yield plan._replace(service=service, wants_partials=rng.random() < knobs.partials_p)
 
-    def _stage(self) -> Stage:
-        return Stage(
-            self.world,
-            Network(self.world, self.knobs.network),
-            self.history,
-            self,
-            self.knobs,
-            self.options.parts_of(MajordomoParts),
-            self.transcript,
-            self.places(),
-        )
-
     def places(self) -> tuple[TcpAddress, ...]:
         """Return the addresses of the brokers."""
         return (TcpAddress(BROKER, 5555),)
 
     def begin(self) -> None:
         """Schedule the starts of all processes, and the planned calls."""
-        world, cast = self.world, self.cast
-        rng = world.rng("start")
         self.start_brokers()
-        for peer in cast.peers:
-            world.at(rng.random() * 0.1, peer.start)
-        for plan in self.planned.calls:
-            self.plan_call(plan, cast.client(plan.client).user)
+        self.plan_all(self.cast.peers, self.cast)
 
     def start_brokers(self) -> None:
         """Start the broker."""
@@ -95,17 +77,7 @@ class MajordomoSimulation(Simulation):
 
     def phases(self) -> Iterable[Phase]:
         """Settle, probe every service, then drain clients, workers and the broker."""
-        return (self._settle, self._probe, self._drain_clients, self._drain_workers)
-
-    def _settle(self) -> bool:
-        """Check I10: all pending calls end, and the tables match the live peers."""
-        limit_s = self.settle_s()
-        self.world.run(self.world.now + self.knobs.network.spike_s)  # late messages have arrived
-        self.wait(lambda: not self.unsettled(), limit_s)
-        problems = self.unsettled()
-        for problem in problems:
-            self.history.violate("I10", f"{limit_s:.1f} s after all faults ended, {problem}")
-        return not problems
+        return (self.settle, self._probe, self._drain_clients, self._drain_workers)
 
     def settle_s(self) -> float:
         """Return the time in seconds in which everything must settle once faults have ended."""

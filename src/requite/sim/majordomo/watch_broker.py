@@ -53,6 +53,7 @@ _FAIR_REASONS: Final = (
     "closed",
     "drained",
     "too many services",
+    "expire without any answer",
 )
 
 
@@ -134,6 +135,7 @@ class WatchedBroker:
                 self._judge(effect)
         if self._to_be_told:
             self._check_cancels(event, effects)
+        self._history.tell("broker_rested", self.process, event)
 
     def observe(self, effect: Effect) -> None:
         """Observe an effect; see the subclasses."""

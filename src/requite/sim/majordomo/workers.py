@@ -33,6 +33,7 @@ class WorkerProcess(Handling, Dialler):
         """Return a new worker engine; forget handlers from before a restart."""
         spec = self.spec
         self.forget_handlers()
+        self._stuck: set[Any] = set()
         policy = WorkerPolicy(
             capacity=spec.capacity,
             heartbeat=HeartbeatPolicy(spec.interval_s, self._stage.knobs.liveness),
@@ -68,9 +69,16 @@ class WorkerProcess(Handling, Dialler):
         return final_frames(number, serial, payload)
 
     # --- handlers ---------------------------------------------------------------------------------
+    def abandon(self, token: Any, reason: str) -> None:
+        """Stop a handler; one that hangs goes on if the run is about limits, as a thread would."""
+        if token not in self._stuck:
+            super().abandon(token, reason)
+
     def run(self, token: Any, task: Task, payload: bytes) -> None:
         """Follow the instructions of the task; the lease ends a handler that hangs."""
         lease_s = self.spec.lease_s
+        if task.behaviour is Behaviour.HANG and self._stage.knobs.is_limited:
+            self._stuck.add(token)
         match task.behaviour:
             case Behaviour.HANG if lease_s:
                 return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from hashlib import sha256
 from typing import Final, NamedTuple
 
 from requite.protocols.binarystar.table import PairRole, State
@@ -13,7 +12,7 @@ from requite.sim.kernel.faults import FaultKind
 from requite.sim.kernel.network import Network
 from requite.sim.kernel.plan import Plan
 from requite.sim.kernel.process import Process
-from requite.sim.kernel.result import Options, Result
+from requite.sim.kernel.result import Options
 from requite.sim.kernel.simulation import Luck, Phase, Simulation
 from requite.sim.pair.clients import PairClient
 from requite.sim.pair.intruder import PairIntruder
@@ -271,21 +270,10 @@ class PairSimulation(Simulation):
         return True
 
     # --- the result -------------------------------------------------------------------------------
-    def result(self, scenario: str) -> Result:
-        """Return the result of the run; outcomes count the answers of each server."""
-        return Result(
-            self.seed,
-            scenario,
-            tuple(self.knobs.lines()),
-            tuple(self.history.violations),
-            len(self.ledger.requests),
-            self.ledger.outcomes,
-            self.world.now,
-            self.world.events,
-            self._digest(),
-            () if self.transcript is None else tuple(self.transcript.entries),
-        )
+    def tally(self) -> tuple[int, dict[str, int]]:
+        """Return the number of requests, and how often they had each outcome."""
+        return len(self.ledger.requests), self.ledger.outcomes
 
-    def _digest(self) -> str:
-        text = f"{self.world.events} {self.world.now!r} {self.ledger.lines}"
-        return sha256(text.encode()).hexdigest()[:16]
+    def lines(self) -> Iterable[str]:
+        """Return the lines of the digest."""
+        return [f" {self.ledger.lines}"]

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.backoff import Backoff
 from requite.engine import Drain, Effect, Input, Note, Peer, Wake
-from requite.errors import TransportError
 from requite.framing import IdentityTable, SocketType, Zmtp
-from requite.pair.ends import make_framing
+from requite.framing.base import Framing
 from requite.pair.standby_gate import StandbyGate
-from requite.protocols.binarystar.peer import DIALLED, BinaryStarPeer
+from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
-from requite.protocols.binarystar.table import PairRole, State
-from requite.protocols.binarystar.view import PairView, SwitchOver, Vote
+from requite.protocols.binarystar.table import PairRole
+from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo.parties import Party
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.shell.connections import Endpoint, PersistentConnection
 from requite.shell.host import Host
 from requite.shell.link import Link, LinkLimits
 from requite.sim.majordomo.roles import Broker, Stage
 from requite.sim.majordomo.watch_broker import WatchedBroker
-from requite.transport.address import TcpAddress
+from requite.sim.pair.half import HalfShell
 
 if TYPE_CHECKING:
     from requite.sim.kernel.stream import SimStream
     from requite.sim.paired.knobs import PairedKnobs
 
 _PORT: Final = "pair"
-_HANDSHAKE_S_MIN: Final = 1.0  # that of `requite.pair.Pair`
 _ROUNDING_S: Final = 1e-6  # see `requite.sim.kernel.process`
 
 
@@ -79,7 +75,6 @@ class PairedBroker(Broker):
         super().__init__(stage, role.name.lower())
         self.role = role
         self._policy = BinaryStarPolicy(role, knobs.pair_heartbeat_s)
-        self._peer_at = TcpAddress(role.other.name.lower(), 5560)
         self.stood_still_s = 0.0  # the last freeze, until the pair confirms the state
 
     def make_host(self) -> Host:
@@ -95,16 +90,8 @@ class PairedBroker(Broker):
         self.identities: IdentityTable[Link] = IdentityTable(
             start=self.rng.getrandbits(32), handover=knobs.handover
         )
-        return Host(
-            self.gate,
-            self.clock,
-            lambda: Zmtp(SocketType.ROUTER),
-            wake_at=self.wake_at,
-            want_flush=self.want_flush,
-            stopped=self.has_stopped,
-            identities=self.identities,
-            limits=knobs.limits,
-            logger="requite.sim",
+        return self.host_of(
+            self.gate, knobs.limits, lambda: Zmtp(SocketType.ROUTER), identities=self.identities
         )
 
     def _make_pair(self) -> None:
@@ -112,19 +99,26 @@ class PairedBroker(Broker):
             self._policy, instance=self.rng.getrandbits(63) + 1
         )
         self._pair_armed = 0
-        self._way = PersistentConnection(
-            Endpoint(self._peer_at, make_framing), Backoff(self.rng.random), self.clock
-        )
-        self.pair_host = Host(
+        at = f"{self.role.other.name.lower()}:{_PORT}"
+        self.pair = HalfShell(self, self.half, at, self._pair_host)
+
+    def _pair_host(
+        self,
+        limits: LinkLimits,
+        make_framing: Callable[[], Framing],
+        *,
+        ended: Callable[[Link, str], None],
+    ) -> Host:
+        return Host(
             self.half,
             self.clock,
             make_framing,
             wake_at=self._wake_pair_at,
-            want_flush=lambda: self.later(0.0, self.pair_host.flush),
+            want_flush=lambda: self.later(0.0, self.pair.host.flush),
             deliver=self._pair_told,
-            ended=self._pair_ended,
+            ended=ended,
             stopped=self._pair_stopped,
-            limits=LinkLimits(handshake_timeout_s=max(_HANDSHAKE_S_MIN, self._policy.failover_s)),
+            limits=limits,
             logger="requite.sim",
         )
 
@@ -137,23 +131,21 @@ class PairedBroker(Broker):
     @property
     def serves(self) -> bool:
         """See `requite.pair.Pair`."""
-        return self.clock() < self.half.serves_until
+        return self.pair.serves
 
     @property
     def view(self) -> PairView:
         """See `requite.pair.Pair`."""
-        return self.half.view(self.clock())
+        return self.pair.view
 
     def vote(self) -> bool:
         """See `requite.pair.Pair`."""
-        if not self.serves and self.half.state is not State.FAILED:
-            self.pair_host.submit(Vote())
-        return self.serves
+        return self.pair.vote()
 
     def switch(self) -> None:
         """Switch as an operator does, if possible."""
-        if self.alive and not self.frozen and not self.half.objection(self.clock()):
-            self.turn(self.pair_host.submit, SwitchOver())
+        if self.alive:
+            self.pair.switch()
 
     def _pair_told(self, _token: Any, view: PairView) -> None:
         self.stood_still_s = 0.0
@@ -165,8 +157,8 @@ class PairedBroker(Broker):
         """Listen to all peers, and connect to the other broker."""
         super().started()
         self.network.listen(self, _PORT, self._accept_peer)
-        self._dial_peer()
-        self.pair_host.wake()
+        self.pair.dial()
+        self.pair.host.wake()
 
     def thaw(self) -> None:
         """Resume after a freeze; the other broker may have taken over."""
@@ -187,13 +179,13 @@ class PairedBroker(Broker):
         """Accept no more clients, and hand over to the other broker."""
         self.network.listen_no_more(self)
         self.network.listen(self, _PORT, self._accept_peer)
-        self.later(0.0, self.pair_host.submit, Drain())
+        self.later(0.0, self.pair.host.submit, Drain())
 
     def _pair_stopped(self) -> None:
         super().has_stopped()
 
     def _leave(self) -> None:
-        self.pair_host.shut()
+        self.pair.host.shut()
         super()._leave()
 
     # --- the link between the two -----------------------------------------------------------------
@@ -206,29 +198,7 @@ class PairedBroker(Broker):
 
     def _wake_pair(self, armed: int) -> None:
         if armed == self._pair_armed:
-            self.pair_host.wake()
+            self.pair.host.wake()
 
     def _accept_peer(self, stream: SimStream) -> None:
-        self.adopt(stream, lambda: self.pair_host.opened(stream, accepted=True))
-
-    def _dial_peer(self) -> None:
-        if not self.drained:
-            place = f"{self._peer_at.host}:{_PORT}"
-            self.network.dial(self, place, self._peer_connected, self._peer_failed)
-
-    def _peer_connected(self, stream: SimStream) -> None:
-        self.adopt(stream, lambda: self._open_to_peer(stream))
-
-    def _open_to_peer(self, stream: SimStream) -> None:
-        self._way.opened(self._peer_at, self.pair_host.opened(stream, kept=True, place=DIALLED))
-
-    def _peer_failed(self, why: str) -> None:
-        self.later(0.0, self._dial_peer_again, why)
-
-    def _dial_peer_again(self, why: str) -> None:
-        self._way.failed(self._peer_at, TransportError(why))
-        self.later(self._way.pause_s(), self._dial_peer)
-
-    def _pair_ended(self, link: Link, reason: str) -> None:
-        if self._way.ended(link, reason):
-            self.later(self._way.pause_s(), self._dial_peer)
+        self.adopt(stream, lambda: self.pair.host.opened(stream, accepted=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,14 +26,14 @@ from requite.protocols.pirate.server import PirateServer
 from requite.protocols.pirate.wire import Pattern
 from requite.protocols.pirate.worker import PirateWorker
 from requite.request import Request, RetryPolicy, Status
-from requite.shell.connections import AddressList, no_framing
+from requite.shell.connections import AddressList
 from requite.shell.host import Host
 from requite.shell.link import Link
 from requite.sim.kernel.dialler import SimDialler
 from requite.sim.kernel.handlers import Handling
 from requite.sim.kernel.history import History
 from requite.sim.kernel.party import MESSAGE_SIZE_MAX, BaseParty, telling_who_is_expelled
-from requite.sim.kernel.process import Supervisor
+from requite.sim.kernel.stage import RunStage
 from requite.sim.kernel.user import User
 from requite.sim.kernel.workload import final_frames, parse_task, partial_frames
 from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant
@@ -42,10 +42,7 @@ from requite.sim.pirate.workload import SERVICE
 from requite.transport.address import InprocAddress
 
 if TYPE_CHECKING:
-    from requite.sim.kernel.network import Network
     from requite.sim.kernel.stream import SimStream
-    from requite.sim.kernel.transcript import Transcript
-    from requite.sim.kernel.world import World
 
 QUEUE: Final = "queue"
 _LIMITS: Final = Limits(message_size_bytes_max=MESSAGE_SIZE_MAX)
@@ -62,17 +59,8 @@ class PirateParts:
     worker: Callable[..., Engine] = PirateWorker
 
 
-@dataclass(frozen=True, slots=True)
-class PirateStage:
+class PirateStage(RunStage[PirateKnobs, PirateParts]):
     """The state that all processes of a run share."""
-
-    world: World
-    network: Network
-    history: History
-    supervisor: Supervisor
-    knobs: PirateKnobs
-    parts: PirateParts = field(default_factory=PirateParts)
-    transcript: Transcript | None = None
 
     @property
     def pattern(self) -> Pattern:
@@ -115,21 +103,7 @@ class Party(BaseParty[PirateStage]):
         self._addresses = AddressList(addresses, Backoff(self.rng.random), self.clock)
         dialler = SimDialler(self, self._addresses, self._opened)
         self.hub = Hub(self.make_engine(), self, self.kind, stage.history, stage.transcript)
-        return Host(
-            self.hub,
-            self.clock,
-            no_framing,
-            wake_at=self.wake_at,
-            want_flush=self.want_flush,
-            connect=dialler.connect,
-            deliver=self.deliver,
-            fail=self.fail,
-            abandon=self.abandon,
-            stopped=self.has_stopped,
-            ended=self._addresses.ended,
-            limits=stage.knobs.limits,
-            logger="requite.sim",
-        )
+        return self.host_of_hub(connect=dialler.connect, ended=self._addresses.ended)
 
     def started(self) -> None:
         """Start to listen."""

@@ -5,15 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of, weight
+from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of
 from requite.sim.kernel.faults import FaultKind, faults_of
 from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
-from requite.sim.pirate.knobs import (
-    PirateClientSpec,
-    PirateKnobs,
-    PirateVariant,
-    PirateWorkerSpec,
-)
+from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant, PirateWorkerSpec
 
 _PATIENCE: Final = 40  # one-way network delays
 
@@ -148,7 +143,8 @@ def draw(seed: int, scenario: PirateScenario) -> PirateKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     luck = Draw(seed, "pirate", scenario)
     variant: PirateVariant = luck.one("crew", one_of(*scenario.variants))
-    network = luck.network()
+    calls = luck.calls()
+    network = calls["network"]
     clients = luck.specs("client", between(1, 4), _CLIENT)
     # A client that times out before a reply can arrive never gets one.
     patience_s = _PATIENCE * (network.latency_s + network.jitter_s)
@@ -157,12 +153,8 @@ def draw(seed: int, scenario: PirateScenario) -> PirateKnobs:
     workers = always(0) if variant is PirateVariant.LAZY else between(1, 4)
     return PirateKnobs(
         **luck.knobs(_KNOBS),
+        **calls,
         crew=variant,
-        faults=luck.faults(),
-        behaviours=scenario.behaviours,
-        weights=luck.weights(scenario.behaviours, weight),
-        pace=luck.pace(),
-        network=network,
         clients=tuple(PirateClientSpec(name, **knobs) for name, knobs in clients.items()),
         workers=tuple(PirateWorkerSpec(name) for name in luck.specs("worker", workers, {})),
     )

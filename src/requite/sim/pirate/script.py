@@ -17,7 +17,7 @@ from requite.sim.kernel.process import Pace, Process
 from requite.sim.kernel.script import NETWORK, SEED, Script, Words, of_kind, settings
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant, PirateWorkerSpec
-from requite.sim.pirate.parties import PirateStage
+from requite.sim.pirate.parties import PirateParts, PirateStage
 from requite.sim.pirate.scenarios import PIRATE_SCENARIOS, draw
 from requite.sim.pirate.simulation import PirateCast
 from requite.sim.pirate.words import describe
@@ -49,7 +49,7 @@ class PirateScript(Script):
         knobs = _knobs(cast)
         self.history.knobs = knobs
         stage = PirateStage(
-            self.world, self.network, self.history, self, knobs, transcript=self.transcript
+            self.world, self.network, self.history, self, knobs, PirateParts(), self.transcript
         )
         return {process.name: process for process in PirateCast(stage).honest}
 

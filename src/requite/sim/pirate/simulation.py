@@ -8,7 +8,6 @@ from typing import Any, Final
 from requite.sim.kernel.cast import Cast
 from requite.sim.kernel.checkers.leftovers import dead_ends, held, left_after_all, left_after_drain
 from requite.sim.kernel.fault_injection import FaultInjector, NodePair, choose
-from requite.sim.kernel.network import Network
 from requite.sim.kernel.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.kernel.plan import Plan
 from requite.sim.kernel.result import Options
@@ -64,16 +63,7 @@ class PirateSimulation(PartiesSimulation):
     def __init__(self, plan: Plan, options: Options) -> None:
         super().__init__(plan, options, PIRATE_CHECKERS, describe)
         self.knobs: PirateKnobs = plan.knobs
-        stage = PirateStage(
-            self.world,
-            Network(self.world, self.knobs.network),
-            self.history,
-            self,
-            self.knobs,
-            options.parts_of(PirateParts),
-            self.transcript,
-        )
-        self.cast: PirateCast = PirateCast(stage)
+        self.cast: PirateCast = PirateCast(PirateStage.of(self, PirateParts))
         self.injector = FaultInjector(self.cast)
 
     @staticmethod

@@ -8,18 +8,13 @@ requests at its back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from requite.engine import (
-    Disconnect,
     Drain,
-    Effect,
     Engine,
-    Input,
     PeerBlocked,
     PeerJoined,
-    PeerLost,
     PeerWritable,
     Received,
     Send,
@@ -27,6 +22,7 @@ from requite.engine import (
 )
 from requite.protocols.pirate.policy import BACK
 from requite.sim.kernel.history import History
+from requite.sim.kernel.hub import BaseHub
 from requite.sim.majordomo.watch import name_of
 
 if TYPE_CHECKING:
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
     from requite.sim.kernel.transcript import Transcript
 
 
-class Hub:
+class Hub(BaseHub):
     """An engine under observation; `kind` is "client", "server", "queue" or "worker"."""
 
     def __init__(
@@ -45,28 +41,15 @@ class Hub:
         history: History,
         transcript: Transcript | None = None,
     ) -> None:
-        self.engine = engine
-        self.process = process
-        self.name = process.name
-        self.kind = kind
-        self.deadline = engine.deadline
-        self.snapshot: Callable[[], Any] = engine.snapshot
+        super().__init__(engine, process, kind, history, transcript)
         self.places: dict[Any, Any] = {}  # by open connection
-        self.names: dict[Any, str] = {}  # the peer, by connection
         self.draining = self.stopped = False
-        self._transcript = transcript
-        self._tell = history.tell
-        self._inputs: dict[type, Callable[[Any], None]] = {
-            PeerJoined: self._joined,
-            PeerLost: lambda event: self._lost(event.peer),
+        self._inputs |= {
             PeerBlocked: lambda event: self._tell("channel_down", self, event.peer),
             PeerWritable: lambda event: self._tell("channel_up", self, event.peer),
-            Received: self._received,
             Drain: self._drained,
         }
-
-    def __str__(self) -> str:
-        return self.name
+        self._effects[Stopped] = self._has_stopped
 
     @property
     def now(self) -> float:
@@ -77,27 +60,8 @@ class Hub:
         """Whether the engine sends requests over a connection, and receives replies."""
         return self.kind == "client" or (self.kind == "queue" and self.places.get(peer) == BACK)
 
-    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`; the engine gets one input at a time."""
-        return [effect for event in events for effect in self._handle(event, now)]
-
-    def _handle(self, event: Input, now: float) -> Iterable[Effect]:
-        look = self._inputs.get(event.__class__)
-        if look is not None:
-            look(event)
-        effects = list(self.engine.handle((event,), now))
-        if self._transcript is not None:
-            self._transcript.effects(self.process, effects)
-        for effect in effects:
-            if isinstance(effect, Send):
-                self._sent(effect)
-            elif isinstance(effect, Disconnect):
-                self._tell("sent_away", self, effect.peer, effect.reason)
-                self._lost(effect.peer)
-            elif isinstance(effect, Stopped):
-                self.stopped = True
-        self._tell("rested", self)
-        return effects
+    def _has_stopped(self, _effect: Stopped) -> None:
+        self.stopped = True
 
     def _joined(self, event: PeerJoined) -> None:
         self.places[event.peer] = event.place

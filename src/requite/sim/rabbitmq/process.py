@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from requite.shell.connections import no_framing
 from requite.shell.host import Host
 from requite.sim.kernel.party import BaseParty, StageT
 from requite.sim.kernel.stream import SimStream
@@ -47,16 +46,7 @@ class RabbitParty(BaseParty[StageT]):
     def make_host(self) -> Host:
         """Return a host with a new server."""
         self.hub = self.make_engine()
-        return Host(
-            self.hub,
-            self.clock,
-            no_framing,
-            wake_at=self.wake_at,
-            want_flush=self.want_flush,
-            stopped=self.has_stopped,
-            limits=self.stage.knobs.limits,
-            logger="requite.sim",
-        )
+        return self.host_of_hub()
 
     def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> ServerFraming:
         """Return the server's framing for a new connection."""

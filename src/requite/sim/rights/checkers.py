@@ -41,14 +41,14 @@ class RightsChecker(Checker):
         """Record the users of the access file."""
         self._users = users
 
-    def user_of(self, process: str) -> str:
+    def _user_of(self, process: str) -> str:
         """Return the user of a process."""
         knobs: RightsKnobs = self.knobs
         return knobs.member(process).user
 
-    def may(self, process: str, verb: Verb, name: str) -> bool:
+    def _may(self, process: str, verb: Verb, name: str) -> bool:
         """Whether a process has a right now."""
-        user = self._users.get(self.user_of(process))
+        user = self._users.get(self._user_of(process))
         return user is not None and user.rights.match(verb, name) is not None
 
 
@@ -71,12 +71,12 @@ class NoOneElses(RightsChecker):
 
     def client_told(self, client: str, asker: str) -> None:
         """Check the receiver of a reply."""
-        if self.user_of(client) != self.user_of(asker):
+        if self._user_of(client) != self._user_of(asker):
             self.violate(f"{client} gets a reply to {asker}, which is another principal")
 
     def principal_named(self, worker: MemberSpec, principal: str, asker: str) -> None:
         """Check the principal that a handler is told."""
-        expected = self.user_of(asker) if worker.features and asker else ""
+        expected = self._user_of(asker) if worker.features and asker else ""
         if principal != expected:
             self.violate(f"{worker.name} is told that {asker} is {principal!r}, not {expected!r}")
 
@@ -85,7 +85,7 @@ class NoOneElses(RightsChecker):
         origin = call_id[:ORIGIN_SIZE]
         if not asker or not any(origin) or origin[0] & MADE_UP:
             return
-        user = self.user_of(asker)
+        user = self._user_of(asker)
         owner = self._owners.setdefault(origin, user)
         if owner != user:
             self.violate(f"{worker} gets a request of {asker} under a call id of {owner}")
@@ -99,9 +99,9 @@ class OnlyByRight(RightsChecker):
 
     def request_given(self, worker: str, service: str, asker: str, _call_id: bytes) -> None:
         """Check a dispatch."""
-        if not self.may(worker, "serve", service):
+        if not self._may(worker, "serve", service):
             self.violate(f"{worker} gets a request of {asker}, but may not serve {service}")
-        if asker and not self.may(asker, "call", service):
+        if asker and not self._may(asker, "call", service):
             self.violate(f"a request of {asker}, which may not call {service}, goes to {worker}")
 
 
@@ -156,7 +156,7 @@ class WithinQuota(RightsChecker):
 
     def request_held(self, held: Held) -> None:
         """Check a request that the broker accepts."""
-        user = self.user_of(held.process)
+        user = self._user_of(held.process)
         use = self._uses[user]
         limit = self._limit(user, use)
         client = held.key[0]
@@ -178,7 +178,7 @@ class WithinQuota(RightsChecker):
 
     def quota_reached(self, client: str, limit: str) -> None:
         """Check that a refused request would have exceeded the quota."""
-        user = self.user_of(client)
+        user = self._user_of(client)
         use, quota, now = self._uses[user], self._quota(user), self.history.world.now
         if limit == "requests" and len(use.sizes) < quota.requests:
             held = f"{len(use.sizes)} of {quota.requests} requests"
@@ -215,7 +215,7 @@ class UnharmedByReloads(RightsChecker):
 
     def request_denied(self, client: str, service: str) -> None:
         """Check a denied request."""
-        if self.may(client, "call", service):
+        if self._may(client, "call", service):
             self.violate(f"{client} may call {service}, but is denied it")
 
     def expelled(self, process: Process, reason: str) -> None:
@@ -224,9 +224,9 @@ class UnharmedByReloads(RightsChecker):
             return
         if "no right" in reason:
             service = reason.partition("'")[2].partition("'")[0]
-            keeps = self.may(process.name, "serve", service)
+            keeps = self._may(process.name, "serve", service)
         else:
-            keeps = self.user_of(process.name) in self._users
+            keeps = self._user_of(process.name) in self._users
         if keeps:
             self.violate(f"{process.name} loses its connection, but has its rights: {reason}")
 
@@ -250,7 +250,7 @@ class FairByRight(FairToWorkers, RightsChecker):
         """Record the users; expect no dispatch to workers without the right."""
         super().rights_changed(users)
         for identity, worker in self._workers.items():
-            if not self.may(worker.name, "serve", self._services[identity]):
+            if not self._may(worker.name, "serve", self._services[identity]):
                 worker.capacity = 0
                 self._look(identity)
 

@@ -15,7 +15,6 @@ from requite.sim.kernel.drawing import (
     between,
     chance,
     one_of,
-    weight,
 )
 from requite.sim.scalability.knobs import DeviceSpec, ScalabilityKnobs, SpClientSpec, SpWorkerSpec
 from requite.sim.scalability.scenarios import SpScenario
@@ -56,11 +55,7 @@ def draw(seed: int, scenario: SpScenario) -> ScalabilityKnobs:
     topology = draw_topology(edges, shape, [*clients], [*workers], ranked=ranked)
     return ScalabilityKnobs(
         **drawn,
-        faults=luck.faults(),
-        behaviours=scenario.behaviours,
-        weights=luck.weights(scenario.behaviours, weight),
-        pace=luck.pace(),
-        network=luck.network(),
+        **luck.calls(),
         shape=shape,
         clients=tuple(SpClientSpec(name, **knobs) for name, knobs in clients.items()),
         devices=tuple(_devices(luck, topology, first_id)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from requite.engine import Engine
@@ -14,19 +14,15 @@ from requite.protocols.scalability.policy import PipeOptions
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.protocols.scalability.wire import REP, REQ
-from requite.sim.kernel.history import History
 from requite.sim.kernel.party import MESSAGE_SIZE_MAX, KeepingParty, telling_who_is_expelled
-from requite.sim.kernel.process import Supervisor
+from requite.sim.kernel.stage import RunStage
 from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.stack import IDS
 from requite.sim.scalability.topology import BACK, FRONT, Edge
 from requite.sim.scalability.watch import Hub
 
 if TYPE_CHECKING:
-    from requite.sim.kernel.network import Network
     from requite.sim.kernel.stream import SimStream
-    from requite.sim.kernel.transcript import Transcript
-    from requite.sim.kernel.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +34,8 @@ class SpParts:
     device: Callable[..., Engine] = ScalabilityDevice
 
 
-@dataclass(frozen=True, slots=True)
-class SpStage:
+class SpStage(RunStage[ScalabilityKnobs, SpParts]):
     """The state that all processes of a run share."""
-
-    world: World
-    network: Network
-    history: History
-    supervisor: Supervisor
-    knobs: ScalabilityKnobs
-    parts: SpParts = field(default_factory=SpParts)
-    transcript: Transcript | None = None
 
 
 class SpFraming(SpStream):

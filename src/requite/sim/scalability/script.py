@@ -30,13 +30,8 @@ from requite.sim.kernel.stream import SimStream
 from requite.sim.scalability.cast import SpCast
 from requite.sim.scalability.checkers import SP_CHECKERS
 from requite.sim.scalability.drawing import draw
-from requite.sim.scalability.knobs import (
-    DeviceSpec,
-    ScalabilityKnobs,
-    SpClientSpec,
-    SpWorkerSpec,
-)
-from requite.sim.scalability.party import SpStage
+from requite.sim.scalability.knobs import DeviceSpec, ScalabilityKnobs, SpClientSpec, SpWorkerSpec
+from requite.sim.scalability.party import SpParts, SpStage
 from requite.sim.scalability.scenarios import SP_SCENARIOS
 from requite.sim.scalability.topology import FRONT, Edge
 from requite.sim.scalability.words import describe, show
@@ -65,7 +60,7 @@ class ScalabilityScript(Script):
         knobs = _knobs(cast)
         self.history.knobs = knobs
         stage = SpStage(
-            self.world, self.network, self.history, self, knobs, transcript=self.transcript
+            self.world, self.network, self.history, self, knobs, SpParts(), self.transcript
         )
         named = of_kind(cast, "stranger")
         scripted = [ScriptedPeer(name, address, stage) for name, address in named]

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from requite.errors import CallTimeout
 from requite.sim.kernel.checkers.leftovers import left_after_all, left_after_drain
 from requite.sim.kernel.fault_injection import FaultInjector
-from requite.sim.kernel.network import Network
 from requite.sim.kernel.parties import PROBE_S, PartiesSimulation, handler_s_max, reconnect_s
 from requite.sim.kernel.plan import Plan
 from requite.sim.kernel.result import Options
@@ -31,20 +30,9 @@ class ScalabilitySimulation(PartiesSimulation):
     def __init__(self, plan: Plan, options: Options) -> None:
         super().__init__(plan, options, SP_CHECKERS, describe, show)
         self.knobs: ScalabilityKnobs = plan.knobs
-        self.cast: SpCast = SpCast(self._stage())
+        self.cast: SpCast = SpCast(SpStage.of(self, SpParts))
         self.injector = FaultInjector(self.cast)
         self._handed_on = 0
-
-    def _stage(self) -> SpStage:
-        return SpStage(
-            self.world,
-            Network(self.world, self.knobs.network),
-            self.history,
-            self,
-            self.knobs,
-            self.options.parts_of(SpParts),
-            self.transcript,
-        )
 
     @staticmethod
     def draw_calls(knobs: ScalabilityKnobs, luck: Luck) -> Iterable[CallPlan]:

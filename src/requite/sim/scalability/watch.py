@@ -7,20 +7,18 @@ back, a worker only a front.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from requite.engine import (
     Deliver,
     DeliverAll,
-    Disconnect,
     Effect,
     Engine,
     Input,
     Note,
     PeerBlocked,
     PeerJoined,
-    PeerLost,
     PeerWritable,
     Received,
     ResumeReading,
@@ -32,6 +30,7 @@ from requite.protocols.scalability.jobs import Why
 from requite.protocols.scalability.policy import PipeOptions
 from requite.request import Request
 from requite.sim.kernel.history import History
+from requite.sim.kernel.hub import BaseHub
 from requite.sim.majordomo.watch import name_of
 from requite.sim.scalability.stack import IDS, payload_of
 from requite.sim.scalability.topology import BACK
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from requite.sim.kernel.transcript import Transcript
 
 
-class Hub:
+class Hub(BaseHub):
     """An engine under observation; its `kind` is "client", "worker" or "device", and its request
     ids begin at `first_id`."""
 
@@ -54,39 +53,22 @@ class Hub:
         history: History,
         transcript: Transcript | None = None,
     ) -> None:
-        self.engine = engine
-        self.process = process
-        self.name = process.name
-        self.kind = kind
-        self.deadline = engine.deadline
-        self.snapshot = engine.snapshot
+        super().__init__(engine, process, kind, history, transcript)
         self.places: dict[Any, PipeOptions] = {}  # by open channel
         self.unread: dict[Any, None] = {}  # channels that the engine stopped reading
-        self.names: dict[Any, str] = {}  # the peer, by channel
         self.handed_on = 0  # the number of requests sent
         self._first_id = first_id
         self._newest = -1  # a client's latest request, counted from the first one
         self._is_mixed = False  # a batch mixes old and new requests: their order is unknown
-        self._transcript = transcript
-        self._tell = history.tell
-        self._inputs: dict[type, Callable[[Any], None]] = {
-            PeerJoined: self._joined,
-            PeerLost: lambda event: self._lost(event.peer),
+        self._inputs |= {
             PeerBlocked: lambda event: self._blocked(event.peer),
             PeerWritable: lambda event: self._writable(event.peer),
-            Received: self._received,
         }
-        self._effects: dict[type, Callable[[Any], None]] = {
-            Send: self._sent,
-            Deliver: self._delivered,
-            Disconnect: self._disconnected,
+        self._effects |= {
             Note: self._noted,
             StopReading: lambda effect: self.unread.setdefault(effect.peer),
             ResumeReading: lambda effect: self.unread.pop(effect.peer, None),
         }
-
-    def __str__(self) -> str:
-        return self.name
 
     def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
         """See `requite.engine.Engine.handle`.
@@ -102,21 +84,6 @@ class Hub:
             single = self._sorted(single)
         self._watch(single)
         self._is_mixed = False
-        return effects
-
-    def _look_at(self, event: Input) -> None:
-        look = self._inputs.get(event.__class__)
-        if look is not None:
-            look(event)
-
-    def _watch(self, effects: list[Effect]) -> list[Effect]:
-        if self._transcript is not None:
-            self._transcript.effects(self.process, effects)
-        for effect in effects:
-            look = self._effects.get(effect.__class__)
-            if look is not None:
-                look(effect)
-        self._tell("rested", self)
         return effects
 
     def is_back(self, peer: Any) -> bool:
@@ -174,10 +141,6 @@ class Hub:
     def _delivered(self, effect: Deliver) -> None:
         if isinstance(effect.what, Request):  # its token is a `Job`, which has the request's tags
             self._tell("request_taken", self, effect.token.stack + effect.what.frames[0])
-
-    def _disconnected(self, effect: Disconnect) -> None:
-        self._tell("sent_away", self, effect.peer, effect.reason)
-        self._lost(effect.peer)
 
     def _noted(self, note: Note) -> None:
         if note.kind == "dropped" and note.facts["why"] == Why.STUCK:

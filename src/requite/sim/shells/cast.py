@@ -5,11 +5,7 @@ from __future__ import annotations
 from requite.sim.kernel.cast import Cast
 from requite.sim.kernel.fault_injection import NodePair, choose, spare
 from requite.sim.shells.clients import ShellClient
-from requite.sim.shells.knobs import (
-    MIDDLE,
-    ShellWorkerSpec,
-    Transport,
-)
+from requite.sim.shells.knobs import MIDDLE, ShellWorkerSpec, Transport
 from requite.sim.shells.middle import Middle
 from requite.sim.shells.pool import Platform
 from requite.sim.shells.stage import FRONT, Member, ShellStage

@@ -16,10 +16,7 @@ from requite.shell.signals import StopSignals
 from requite.sim.kernel.history import Call
 from requite.sim.kernel.user import BaseUser
 from requite.sim.kernel.workload import CallPlan
-from requite.sim.shells.knobs import (
-    ShellClientSpec,
-    Transport,
-)
+from requite.sim.shells.knobs import ShellClientSpec, Transport
 from requite.sim.shells.stage import FRONT, Member, ShellStage, brokers
 
 FETCH_S: Final = 60.0

@@ -12,10 +12,7 @@ from requite.protocols.pirate.policy import QueuePolicy
 from requite.protocols.titanic.policy import TitanicPolicy
 from requite.shell.daemon import Daemon
 from requite.sim.kernel.disk import SimDisk
-from requite.sim.shells.knobs import (
-    MIDDLE,
-    Transport,
-)
+from requite.sim.shells.knobs import MIDDLE, Transport
 from requite.sim.shells.pool import Platform, PlatformDriver, config_of
 from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers, tcp
 from requite.sim.shells.titanic import SimDiskSettings

@@ -9,14 +9,7 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from requite.pool.config import (
-    BrokerSection,
-    HttpSection,
-    Lifetime,
-    Loops,
-    PoolConfig,
-    PoolSection,
-)
+from requite.pool.config import BrokerSection, HttpSection, Lifetime, Loops, PoolConfig, PoolSection
 from requite.pool.drivers.base import check_workers
 from requite.pool.inputs import RunningGroup
 from requite.sim.shells.knobs import POOL, ShellKnobs

@@ -20,7 +20,6 @@ from requite.sim.kernel.checkers.robustness import NobodyNotices
 from requite.sim.kernel.fault_injection import FaultInjector
 from requite.sim.kernel.history import Checker
 from requite.sim.kernel.knobs import Behaviour
-from requite.sim.kernel.network import Network
 from requite.sim.kernel.parties import handler_s_max, reconnect_s
 from requite.sim.kernel.plan import Plan
 from requite.sim.kernel.result import Options
@@ -59,20 +58,9 @@ class ShellSimulation(Simulation):
     def __init__(self, plan: Plan, options: Options) -> None:
         super().__init__(plan, options, SHELL_CHECKERS, lambda _sender, _message: "")
         self.knobs: ShellKnobs = plan.knobs
-        self.cast = ShellCast(self._stage())
+        self.cast = ShellCast(ShellStage.of(self, ShellParts))
         self.injector = FaultInjector(self.cast)
         self._place = brokers(self.knobs)  # where durable requests are in the end
-
-    def _stage(self) -> ShellStage:
-        return ShellStage(
-            self.world,
-            Network(self.world, self.knobs.network),
-            self.history,
-            self,
-            self.knobs,
-            self.options.parts_of(ShellParts),
-            self.transcript,
-        )
 
     @staticmethod
     def draw_calls(knobs: ShellKnobs, luck: Luck) -> Iterable[CallPlan]:

@@ -10,22 +10,16 @@ from requite.broker import Broker
 from requite.client.aio import AsyncClient
 from requite.pool.manager.manager import PoolManager
 from requite.queue.queue import Queue
-from requite.sim.kernel.history import Call, History
-from requite.sim.kernel.process import Supervisor
+from requite.sim.kernel.history import Call
 from requite.sim.kernel.program import Program
-from requite.sim.shells.knobs import (
-    MIDDLE,
-    ShellKnobs,
-    Transport,
-)
+from requite.sim.kernel.stage import RunStage
+from requite.sim.shells.knobs import MIDDLE, ShellKnobs, Transport
 from requite.sp.device import Device
 from requite.titanic.titanic import Titanic
 from requite.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from requite.sim.kernel.network import Network
-    from requite.sim.kernel.transcript import Transcript
-    from requite.sim.kernel.world import World
+    pass
 
 FRONT: Final = 5555
 BACK: Final = 5556
@@ -45,16 +39,9 @@ class ShellParts:
 
 
 @dataclass(frozen=True, slots=True)
-class ShellStage:
+class ShellStage(RunStage[ShellKnobs, ShellParts]):
     """The state that all processes of a run share."""
 
-    world: World
-    network: Network
-    history: History
-    supervisor: Supervisor
-    knobs: ShellKnobs
-    parts: ShellParts
-    transcript: Transcript | None = None
     tickets: dict[str, Call] = field(default_factory=dict)  # of durable requests
 
 

@@ -16,12 +16,7 @@ from requite.request import Request
 from requite.sim.kernel.history import Execution
 from requite.sim.kernel.knobs import Behaviour
 from requite.sim.kernel.workload import final_frames, parse_task, partial_frames
-from requite.sim.shells.knobs import (
-    POOL,
-    Handler,
-    ShellWorkerSpec,
-    Transport,
-)
+from requite.sim.shells.knobs import POOL, Handler, ShellWorkerSpec, Transport
 from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers
 from requite.worker.handler import Service, service
 from requite.worker.worker import Worker

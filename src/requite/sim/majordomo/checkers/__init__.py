@@ -17,6 +17,7 @@ from requite.sim.kernel.checkers.intrusion import NobodyNotices
 from requite.sim.kernel.history import Checker
 from requite.sim.majordomo.checkers.dispatch import AttemptsBounded, NeverStartedInVain, OneOwner
 from requite.sim.majordomo.checkers.fairness import FairToClients, FairToWorkers
+from requite.sim.majordomo.checkers.memory import MemoryBounded
 from requite.sim.majordomo.checkers.presence import HeardInTime
 
 CHECKERS: Final[tuple[type[Checker], ...]] = (
@@ -32,4 +33,5 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     NobodyNotices,
     NeverStartedInVain,
     HeardInTime,
+    MemoryBounded,
 )

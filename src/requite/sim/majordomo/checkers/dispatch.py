@@ -19,6 +19,7 @@ _OTHER_REASONS: Final = (
     "disconnected",
     "sent READY twice",
     "was lost",
+    "expire without any answer",
     "the passive server",
 )
 
