@@ -99,7 +99,7 @@ class RegistersBeforeItChecks(_Broker):
 
         def due(self, worker: Worker, now: float) -> None:
             if denied := lacks_to_serve(worker.principal, worker.service.name):
-                self._dismiss(worker, denied, now)
+                self.dismiss(worker, denied, now)
             else:
                 super().due(worker, now)
 
@@ -120,7 +120,7 @@ class ReviewsOneByOne(_Broker):
             workers = [each for each in self._parties.values() if isinstance(each, Worker)]
             for worker in workers:
                 if denied := lacks_to_serve(worker.principal, worker.service.name):
-                    self._dismiss(worker, denied, now)
+                    self.dismiss(worker, denied, now)
 
 
 class KeepsQueuedRequests(_Broker):
@@ -151,18 +151,19 @@ class CountsRedeliveredTwice(_Broker):
     class dispatcher(Dispatcher):
         def redeliver(self, pending: PendingRequest, reason: str, now: float) -> None:
             if pending.client.usage is not None:
-                pending.client.usage.count += 1
+                pending.client.usage.ended -= 1
             super().redeliver(pending, reason, now)
 
 
-class CountsForThoseWhoLeft(MajordomoBroker):
+class CountsForThoseWhoLeft(_Broker):
     """Keeps counting the requests of clients that have left."""
 
-    def _forget_client(self, client: Client, now: float) -> None:
-        left = len(client.pending)
-        super()._forget_client(client, now)
-        if client.usage is not None:
-            client.usage.count += left
+    class dispatcher(Dispatcher):
+        def forget(self, client: Client, now: float) -> None:
+            left = len(client.pending)
+            super().forget(client, now)
+            if client.usage is not None:
+                client.usage.ended -= left
 
 
 class ReadsOn(_Broker):
@@ -195,4 +196,4 @@ class ExpelsAllWorkers(_Broker):
             workers = [each for each in self._parties.values() if isinstance(each, Worker)]
             for worker in workers:
                 name = worker.service.name.decode()
-                self._dismiss(worker, f"{worker.principal} has no right to serve {name!r}", now)
+                self.dismiss(worker, f"{worker.principal} has no right to serve {name!r}", now)

@@ -328,7 +328,8 @@ class MajordomoWorker(Machine):
         """Handle DISCONNECT; its reason stays in `refusal` until the broker accepts the worker."""
         if reason:
             self.refusal = reason
-        self._drop_connection(reason or "the broker disconnected", now)
+        why = f": {reason}" if reason else ""
+        self._drop_connection(f"the broker disconnected{why}", now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:

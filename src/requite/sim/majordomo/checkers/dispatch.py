@@ -21,6 +21,7 @@ _OTHER_REASONS: Final = (
     "was lost",
     "expire without any answer",
     "the passive server",
+    "no right to serve",
 )
 
 
