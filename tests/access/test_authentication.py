@@ -63,8 +63,8 @@ async def test_the_hook_learns_who_it_is() -> None:
     ("credential", "mechanism"),
     [
         (None, "NULL"),
-        (Credential("tls", ("CN=shop",)), "NULL"),
-        (Credential("local", ("7",)), "NULL"),
+        (Credential("tls", ("CN=shop",)), "TLS"),
+        (Credential("local", ("7",)), "LOCAL"),
         (Credential("plain", ("shop",)), "PLAIN"),
         (Credential("curve", ("key",)), "CURVE"),
     ],

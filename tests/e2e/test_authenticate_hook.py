@@ -96,7 +96,7 @@ async def test_only_those_whom_the_hook_admits_are_served(
             await calling
         assert not failure.value.may_have_executed
     assert {peer.user: peer.mechanism for peer in hook.asked} == {
-        "local": "NULL",
+        "local": "LOCAL",
         "ann": "PLAIN",
         "bob": "PLAIN",
     }

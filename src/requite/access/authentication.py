@@ -8,12 +8,10 @@ host ──ask──► Authenticator ──await──► hook
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from requite.errors import RemoteViolation
 from requite.principal import Credential
-
-_MECHANISMS: Final = {"plain": "PLAIN", "curve": "CURVE"}
 
 
 class Authentication(NamedTuple):
@@ -32,9 +30,9 @@ class Authentication(NamedTuple):
 
     @property
     def mechanism(self) -> str:
-        """The mechanism of ZMTP that has proven the credential: PLAIN, CURVE, or else NULL, also
-        for certificates and Unix sockets."""
-        return "NULL" if self.credential is None else _MECHANISMS.get(self.credential.kind, "NULL")
+        """How the credential was proven: PLAIN, CURVE, TLS (a certificate), LOCAL (the user id of a
+        Unix socket's peer), or NULL: there is none."""
+        return "NULL" if self.credential is None else self.credential.kind.upper()
 
 
 Authenticate: TypeAlias = Callable[[Authentication], Awaitable[bool]]
