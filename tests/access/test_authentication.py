@@ -147,8 +147,8 @@ async def _turns(number: int) -> None:
 async def test_a_limited_number_of_peers_is_asked_about_at_a_time() -> None:
     gate, answers = Gate(), []
     authenticator = Authenticator(gate, at_once=2)
-    for _ in range(5):
-        authenticator.ask(PEER, answers.append)
+    for number in range(5):
+        authenticator.ask(PEER._replace(user=f"user {number}"), answers.append)
     await _until(lambda: gate.inside == 2)
     await _turns(10)
     assert answers == []
@@ -156,6 +156,20 @@ async def test_a_limited_number_of_peers_is_asked_about_at_a_time() -> None:
     await _until(lambda: len(answers) == 5)
     assert answers == [None] * 5
     assert gate.most == 2
+
+
+async def test_the_connections_of_one_user_do_not_delay_another() -> None:
+    gate, answers = Gate(), []
+    authenticator = Authenticator(gate, at_once=8)
+    for _ in range(100):
+        authenticator.ask(PEER, answers.append)
+    await _until(lambda: gate.inside == 2)
+    await _turns(10)
+    assert gate.inside == 2
+    authenticator.ask(PEER._replace(user="other"), answers.append)
+    await _until(lambda: gate.inside == 3)
+    await authenticator.close()
+    assert answers == []
 
 
 async def test_a_withdrawn_question_makes_room_and_gets_no_answer() -> None:

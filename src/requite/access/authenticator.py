@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from traceback import extract_tb
@@ -19,6 +20,8 @@ from requite.framing.base import CredentialsRefused
 
 _TIMEOUT_S: Final = 10.0
 _AT_ONCE: Final = 64
+# The part of `at_once` that one user may have, so that its connections do not delay others.
+_SHARE: Final = 4
 
 
 class Authenticator:
@@ -27,7 +30,8 @@ class Authenticator:
     - `hook`: returns True to admit a peer. False refuses it, and so does an exception: a
       `CredentialsRefused` with the reason, and any other one as a failure of the hook.
     - `timeout`: seconds for the hook; a peer without an answer is refused.
-    - `at_once`: maximum number of peers asked about at a time; others wait.
+    - `at_once`: maximum number of peers asked about at a time, a quarter of them of one user;
+      others wait.
 
     A peer that the hook does not want is told so (ERROR 400 of ZMTP), and tries no more. One that
     is refused because the hook failed or is late is disconnected without a word, so that it tries
@@ -45,6 +49,9 @@ class Authenticator:
         self._hook = hook
         self._timeout_s = timeout
         self._turn = asyncio.Semaphore(at_once)
+        self._turn_of_user: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(max(1, at_once // _SHARE))
+        )
         self._asking: set[asyncio.Task[None]] = set()
 
     def ask(self, peer: Authentication, answer: Answer) -> Callable[[], object]:
@@ -63,7 +70,7 @@ class Authenticator:
             await asyncio.wait(asking)
 
     async def _ask(self, peer: Authentication, answer: Answer) -> None:
-        async with self._turn:
+        async with self._turn_of_user[peer.user], self._turn:
             refusal = await self._refusal(peer)
         answer(refusal)
 

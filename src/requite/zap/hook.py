@@ -35,7 +35,8 @@ class Zap(Authenticator):
 
     - `domain`: the domain of all questions, 1 to 255 characters of ASCII.
     - `timeout`: seconds for the handler. A lost connection is retried meanwhile.
-    - `at_once`: maximum number of questions at a time, each over a connection of its own.
+    - `at_once`: maximum number of questions at a time, each over a connection of its own; a quarter
+      of them about one user.
     - `insecure`: ask over a network in clear text, too, where others could forge the answers.
 
     Status 200 admits a peer, and 400 refuses it. After 300, 500, a malformed reply or none, the
