@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from requite.access.exposure import check_exposure
-from requite.access.guard import AccessOption, Guard
+from requite.access.guard import AccessOption, AuthenticateOption, make_guard
 from requite.chronicle import Kind, WriterRole
 from requite.engine import Note, Wake
 from requite.errors import ConfigurationError
@@ -64,6 +64,9 @@ class Broker(Daemon):
     - `access`: the users and their rights, or the path of an access file (`requite.access.Access`).
       The file is read again when it changes. Without it everybody may do everything, and the broker
       listens at loopback addresses and Unix sockets only.
+    - `authenticate`: `async def hook(peer: Authentication) -> bool`, asked about each peer that
+      `access` admits, or an `Authenticator` (`requite.access.authenticator`) with its time limit;
+      it can only refuse.
     - `insecure`: listen at other addresses without `access`, too.
     - `users`: passwords by user name. If given, peers must authenticate by ZMTP PLAIN, which does
       not encrypt; use TLS for other machines. None: no passwords.
@@ -95,6 +98,7 @@ class Broker(Daemon):
         *binds: str,
         policy: BrokerPolicy | None = None,
         access: AccessOption | None = None,
+        authenticate: AuthenticateOption | None = None,
         insecure: bool = False,
         users: Mapping[str, str] | None = None,
         curve: CurveListener | StrPath | None = None,
@@ -115,9 +119,7 @@ class Broker(Daemon):
             raise ConfigurationError(
                 "give either `access` or `users`: an access file has passwords"
             )
-        self._guard = (
-            None if access is None else Guard(access, self._rights_changed, record=self._record)
-        )
+        self._guard = make_guard(access, authenticate, self._rights_changed, record=self._record)
         name = new_name()
         self._journal = journal_in(journal, WriterRole.BROKER, name)
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
@@ -165,6 +167,7 @@ class Broker(Daemon):
             identities=identities,
             identify=unrestricted if self._guard is None else self._guard.identify,
             login_refused=_ignore if self._guard is None else self._guard.login_refused,
+            ask=None if self._guard is None else self._guard.ask,
             note=on_note or _unheard,
             logger="requite.broker",
         )

@@ -11,6 +11,7 @@ import pytest
 from tests.support.certificates import Certificates
 
 import requite
+from requite.access.authentication import Authenticate, Authentication
 from requite.access.passwords import hash_password
 from requite.errors import CallError, ConfigurationError, Denied
 from requite.shell.curve import create_key_file
@@ -44,7 +45,7 @@ class Scene:
         self.path.write_text("\n".join(tables))
         self.journal = folder / "journal"
 
-    def broker(self) -> requite.Broker:
+    def broker(self, authenticate: Authenticate | None = None) -> requite.Broker:
         files = self.certificates.server
         ca = quote(self.certificates.ca)
         tls = f"?certificate={quote(files.certificate)}&key={quote(files.key)}&ca={ca}"
@@ -53,6 +54,7 @@ class Scene:
             f"ipc://{self.folder}/socket",
             "tcp://127.0.0.1:0",
             access=self.path,
+            authenticate=authenticate,
             curve=self.folder / "broker.key",
             journal=self.journal,
         )
@@ -102,6 +104,29 @@ async def test_the_handler_learns_who_calls(scene: Scene, kind: str) -> None:
     text = b"".join(file.read_bytes() for file in scene.journal.rglob("*") if file.is_file())
     assert b"other has no right to call" in text
     assert PASSWORD.encode() not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "mechanism"),
+    [("tls", "TLS"), ("curve", "CURVE"), ("plain", "PLAIN"), ("local", "LOCAL")],
+)
+async def test_a_hook_learns_each_kind_of_credential(
+    scene: Scene, kind: str, mechanism: str
+) -> None:
+    asked: list[Authentication] = []
+
+    async def hook(peer: Authentication) -> bool:
+        asked.append(peer)
+        return True
+
+    async with (
+        scene.broker(hook) as broker,
+        requite.AsyncClient(scene.url(broker, kind, "shop"), service="mmi.service") as shop,
+    ):
+        await shop.call(b"tell", timeout=20)
+    [peer] = asked
+    assert (peer.user, peer.mechanism) == ("shop", mechanism)
+    assert peer.address.startswith("ipc://" if kind in ("plain", "local") else ("tls", "tcp"))
 
 
 async def test_the_user_id_of_a_unix_socket_is_a_credential(scene: Scene) -> None:

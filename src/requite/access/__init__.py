@@ -5,11 +5,13 @@
     access = Access.read("access.toml")
     broker = requite.Broker("tls://0.0.0.0:5555", access=access)
 
-See docs/reference/access.md.
+A hook of yours may refuse peers that the file admits (`requite.access.authenticator`). See
+docs/reference/access.md.
 """
 
 from __future__ import annotations
 
+from requite.access.authentication import Authentication, AuthenticationUnavailable
 from requite.access.table import Access, Decision
 
-__all__ = ["Access", "Decision"]
+__all__ = ["Access", "Authentication", "AuthenticationUnavailable", "Decision"]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from requite.access.authentication import Answer, Ask, Authenticate, Authentication
+from requite.access.authenticator import Authenticator
 from requite.access.file import AccessFile
 from requite.access.table import Access
 from requite.chronicle import Kind
-from requite.errors import ConfigurationError
+from requite.errors import ConfigurationError, RemoteViolation
 from requite.framing.base import CredentialsRefused
 from requite.principal import INSIDE, Credential, Principal
 
@@ -20,6 +23,9 @@ _log = logging.getLogger("requite.access")
 
 AccessOption: TypeAlias = Access | str | Path
 """The users of a listener, or the path of their access file."""
+
+AuthenticateOption: TypeAlias = Authenticate | Authenticator
+"""A hook that is asked about each peer that the access file admits."""
 
 
 def _allow(_principal: Principal) -> str:
@@ -36,7 +42,8 @@ class Guard:
 
     `changed` is called on the event loop when users or rights have changed. `lacks` returns which
     right a user lacks to connect at all ("": none). `record` is called with each decision: its
-    kind, the principal or credential, and a sentence.
+    kind, the principal or credential, and a sentence. `authenticator` is asked about each peer that
+    the file admits.
     """
 
     def __init__(
@@ -45,12 +52,14 @@ class Guard:
         changed: Callable[[], object],
         lacks: Callable[[Principal], str] = _allow,
         record: Callable[[Kind, str, str], object] = _forget,
+        authenticator: Authenticator | None = None,
     ) -> None:
         self.access = access if isinstance(access, Access) else Access.read(access)
         self._changed = changed
         self._lacks = lacks
         self._record = record
         self._refused = "", ""  # the last wrong credential, and what is wrong with it
+        self._authenticator = authenticator
         self._following: asyncio.Task[None] | None = None
 
     def identify(self, credential: Credential | None, peer_name: str) -> Principal:
@@ -62,10 +71,28 @@ class Guard:
         except CredentialsRefused as refusal:
             self._record(Kind.DENIED, str(credential or ""), str(refusal))
             raise
-        if principal is not INSIDE:
-            how = f"{credential or 'no credential'} from {peer_name}"
-            self._record(Kind.ADMITTED, principal.name, how)
+        if principal is not INSIDE and self._authenticator is None:
+            self._record(Kind.ADMITTED, principal.name, _how(credential, peer_name))
         return principal
+
+    @property
+    def ask(self) -> Ask | None:
+        """Asks the hook about a peer that the file admits, and records the answer; None without a
+        hook."""
+        return None if self._authenticator is None else partial(self._ask, self._authenticator)
+
+    def _ask(
+        self, authenticator: Authenticator, peer: Authentication, answer: Answer
+    ) -> Callable[[], object]:
+        def record(refusal: RemoteViolation | None) -> None:
+            if refusal is None:
+                how = _how(peer.credential, peer.address)
+                self._record(Kind.ADMITTED, peer.user, f"{how}, by the authenticate hook, too")
+            else:
+                self._record(Kind.DENIED, peer.user, str(refusal))
+            answer(refusal)
+
+        return authenticator.ask(peer, record)
 
     def check_password(self, user: str, password: str) -> bool:
         """Whether the password is the user's."""
@@ -91,11 +118,13 @@ class Guard:
         self._following = asyncio.create_task(self._follow(), name="access-file")
 
     async def close(self) -> None:
-        """Follow the file no more."""
+        """Follow the file no more, and withdraw the questions to the hook."""
         following, self._following = self._following, None
         if following is not None:
             following.cancel()
             await asyncio.wait([following])
+        if self._authenticator is not None:
+            await self._authenticator.close()
 
     async def read_again(self) -> None:
         """Read the file now. Raises `ConfigurationError` for a bad one, and keeps the users."""
@@ -119,3 +148,28 @@ class Guard:
         self._changed()
         names = ", ".join(changed) or "none"
         _log.info("read %s: %d users; changed: %s", file.path, len(file.users), names)
+
+
+def make_guard(
+    access: AccessOption | None,
+    authenticate: AuthenticateOption | None,
+    changed: Callable[[], object],
+    lacks: Callable[[Principal], str] = _allow,
+    record: Callable[[Kind, str, str], object] = _forget,
+) -> Guard | None:
+    """Return the guard of a listener; None without an access file. Raises `ConfigurationError` for
+    a hook without a file, which says who the users are."""
+    if access is None:
+        if authenticate is not None:
+            raise ConfigurationError(
+                "`authenticate` needs an access file (`access=`): the hook is asked only about"
+                " peers that the file admits"
+            )
+        return None
+    if authenticate is not None and not isinstance(authenticate, Authenticator):
+        authenticate = Authenticator(authenticate)
+    return Guard(access, changed, lacks, record, authenticate)
+
+
+def _how(credential: Credential | None, peer_name: str) -> str:
+    return f"{credential or 'no credential'} from {peer_name}"

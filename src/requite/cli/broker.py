@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter
 
-from requite.cli.access.options import AccessFile, Insecure
+from requite.cli.access.options import AccessFile, Insecure, ZapDomain, ZapHandler
 from requite.cli.config import DEFAULT_SETUP, Setup
 from requite.cli.credentials import (
     CREDENTIALS_FILE_VARIABLE,
@@ -61,6 +61,7 @@ from requite.titanic.settings import TitanicSettings
 if TYPE_CHECKING:
     from requite.broker import Broker
     from requite.cli.serving import Reload
+    from requite.zap import Zap
 
 _LIVENESS: Final = Group("Liveness", sort_key=10)
 _REQUESTS: Final = Group("Requests", sort_key=20)
@@ -266,6 +267,8 @@ class Peers:
     """Users, keys and rights, and replies to clients of older dialects."""
 
     access: AccessFile = None
+    zap: ZapHandler = None
+    zap_domain: ZapDomain = "requite"
     insecure: Insecure = False
     credentials_file: Annotated[
         Path | None,
@@ -411,6 +414,7 @@ def broker(
         *binds,
         policy=_policy(liveness, requests, limits, peers),
         access=peers.access,
+        authenticate=_authenticator(peers),
         insecure=peers.insecure,
         users=users,
         curve=curve_listener(peers.curve_key_file, peers.curve_clients, peers.access),
@@ -426,6 +430,7 @@ def broker(
             None if pair is None else f"as one of a pair, linked by {pairing.pair_bind}",
             None if users is None else f"for {counted(len(users), 'user')} of {file}",
             None if peers.access is None else f"for the users of {peers.access}",
+            None if peers.zap is None else f"asking the ZAP handler at {peers.zap}",
             folders={"--titanic": store.titanic, "--journal": journal},
         )
     until_failed = None if pair is None else pair.until_failed
@@ -436,6 +441,16 @@ def broker(
         until_failed,
         reload=_reloader(server, peers),
     )
+
+
+def _authenticator(peers: Peers) -> Zap | None:
+    if peers.zap is None:
+        return None
+    if peers.access is None:
+        raise ConfigurationError("--zap requires --access: the handler may only refuse its users")
+    from requite.zap import Zap
+
+    return Zap(peers.zap, domain=peers.zap_domain, insecure=peers.insecure)
 
 
 def _reloader(server: Broker, peers: Peers) -> Reload | None:

@@ -126,7 +126,8 @@ class Null:
             return ""
         return (
             f"the listener does not admit this peer (status {status}): no user of its access file"
-            " has the certificate or user id of this peer, or it requires a password or key"
+            " has the certificate or user id of this peer, its identity system refuses the user, or"
+            " it requires a password or key"
         )
 
 
@@ -171,7 +172,8 @@ class PlainClient:
             return ""
         return (
             f"the broker refused the user name or password of {self.username!r} (status"
-            f" {status}): correct them in `--credentials-file`, or in the URL"
+            f" {status}): correct them in `--credentials-file`, or in the URL; if they are right,"
+            " its identity system refuses the user"
         )
 
 

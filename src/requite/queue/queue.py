@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from requite.access.exposure import check_exposure
-from requite.access.guard import AccessOption, Guard
+from requite.access.guard import AccessOption, AuthenticateOption, make_guard
 from requite.chronicle import WriterRole
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
@@ -58,6 +58,7 @@ class Queue(Daemon):
     - `message_size_max`: maximum bytes of one body; a larger message ends the connection.
     - `access`: the users who may connect, or the path of an access file (`requite.access.Access`).
       Without it everybody may, at loopback addresses and Unix sockets only.
+    - `authenticate`: a hook that may refuse peers that `access` admits (`requite.access`).
     - `insecure`: listen at other addresses without `access`, too.
     - `journal`: a folder for a journal of requests (`requite.journal`), or a pair of the folder and
       its `JournalSettings`; None: no journal.
@@ -74,6 +75,7 @@ class Queue(Daemon):
         policy: QueuePolicy | None = None,
         message_size_max: int = Limits().message_size_bytes_max,
         access: AccessOption | None = None,
+        authenticate: AuthenticateOption | None = None,
         insecure: bool = False,
         journal: JournalOption | None = None,
     ) -> None:
@@ -100,11 +102,12 @@ class Queue(Daemon):
             limits=LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S).for_messages(message_size_max),
         )
         check_exposure(connections.listen, is_guarded=access is not None, insecure=insecure)
-        self._guard = None if access is None else Guard(access, self._rights_changed)
+        self._guard = make_guard(access, authenticate, self._rights_changed)
         self._shell = AioShell(
             self._engine,
             connections,
             identify=unrestricted if self._guard is None else self._guard.identify,
+            ask=None if self._guard is None else self._guard.ask,
             logger="requite.queue",
         )
 

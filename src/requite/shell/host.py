@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Final, TypedDict, Unpack
 
+from requite.access.authentication import Ask
 from requite.engine import (
     CancelHandler,
     Connect,
@@ -48,8 +49,9 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import CallError, LocalViolation, RemoteViolation
-from requite.framing.base import CredentialsRefused, Framing
+from requite.framing.base import CredentialsRefused, Framing, Message
 from requite.framing.router import IdentityTable
+from requite.shell.approvals import Approvals
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
 from requite.shell.logins import Logins
@@ -94,6 +96,7 @@ class Uses(TypedDict, total=False):
     - `identities`: the identity table of a listening ROUTER.
     - `identify`: finds the principal of an accepted link.
     - `login_refused(peer_name, reason)`: the credentials in a handshake were wrong.
+    - `ask`: asks whether to admit an accepted link that has a principal; None: all are.
     - `logger`: the name of the logger for warnings.
     - `reports_dials`: the user reports failed handshakes of dialled links, so the host does not log
       them.
@@ -108,6 +111,7 @@ class Uses(TypedDict, total=False):
     identities: IdentityTable[Link]
     identify: Identify
     login_refused: Callable[[str, str], None]
+    ask: Ask | None
     logger: str
     reports_dials: bool
 
@@ -164,6 +168,7 @@ class Host:
         self._identities = uses.get("identities")
         self._owners = Owners(uses.get("identify", unrestricted))
         self._login_refused = uses.get("login_refused", _ignore)
+        self._approvals = Approvals(uses.get("ask"))
         self.limits = limits or LinkLimits()
         self._warnings = Warnings(logging.getLogger(uses.get("logger", "requite")), clock)
         self._reports_dials = uses.get("reports_dials", False)
@@ -272,7 +277,7 @@ class Host:
         opening = link.framing.opening()
         if opening:
             stream.write(opening)
-        if link.framing.ready and self._identified(link):  # a framing without a handshake
+        if link.framing.ready and self._identified(link, []):  # a framing without a handshake
             self._join(link)
         self._settle()
         return link
@@ -291,25 +296,28 @@ class Host:
         except RemoteViolation as violation:
             self._expel(link, "protocol violation", str(violation))
         else:
-            if not link.joined and framing.ready and not self._identified(link):
-                self._settle()
-                return
-            if answer := framing.output():
-                self._queue(link, answer)
-            if not link.joined and framing.ready:
-                self._join(link)
-            # Part of a message shows that the peer is alive, too: a large body may take longer than
-            # the limit of silence.
-            if messages or (link.joined and framing.mid_message):
-                if link.mute and messages:
-                    self._pending_links.first_message(link)
-                self._feed(Received(link, messages))
-            if framing.farewell and not link.ended:
-                self._hang_up(link)
-                self._tell_end(link, framing.farewell)
-            if link.accepted and (link.partial_size or framing.partial_size):
-                self._count_partial(link)
+            if link.joined or not framing.ready or self._identified(link, messages):
+                self._take_in(link, messages)
         self._settle()
+
+    def _take_in(self, link: Link, messages: list[Message]) -> None:
+        """Handle what the framing has made of bytes: its answer, messages, the end."""
+        framing = link.framing
+        if answer := framing.output():
+            self._queue(link, answer)
+        if not link.joined and framing.ready:
+            self._join(link)
+        # Part of a message shows that the peer is alive, too: a large body may take longer than the
+        # limit of silence.
+        if messages or (link.joined and framing.mid_message):
+            if link.mute and messages:
+                self._pending_links.first_message(link)
+            self._feed(Received(link, messages))
+        if framing.farewell and not link.ended:
+            self._hang_up(link)
+            self._tell_end(link, framing.farewell)
+        if link.accepted and (link.partial_size or framing.partial_size):
+            self._count_partial(link)
 
     def closed(self, link: Link, reason: str) -> None:
         """Handle the end of a stream; part of `Owner`."""
@@ -413,7 +421,7 @@ class Host:
         """
         self._feed(RightsChanged())
         for link, reason in self._owners.no_longer_admitted(list(self.links)):
-            self._expel(link, "access revoked", reason)
+            self._refuse(link, "access revoked", reason)
         self._settle()
 
     def shut(self) -> None:
@@ -519,17 +527,31 @@ class Host:
             PeerJoined(link, link.identity, link.place, link.principal, link.framing.peer_features)
         )
 
-    def _identified(self, link: Link) -> bool:
-        """Find out who owns an accepted link; refuse it if it may not connect."""
+    def _identified(self, link: Link, messages: list[Message]) -> bool:
+        """Find out who owns an accepted link; refuse it if it may not connect. Return whether it
+        may join now; if the user's hook is asked about it, it waits with its messages."""
         if not link.accepted:
             return True
         try:
             self._owners.admit(link)
         except RemoteViolation as refusal:
-            link.framing.refuse()
-            self._expel(link, "connection refused", str(refusal))
+            self._refuse(link, "connection refused", str(refusal))
             return False
-        return True
+        return not self._approvals.wait(link, messages, self._decided)
+
+    def _decided(self, link: Link, refusal: RemoteViolation | None) -> None:
+        """Join a link that the user's hook admits; refuse any other."""
+        messages, chunk = self._approvals.take(link)
+        if refusal is None:
+            self._resume(link, Pause.APPROVAL)
+            self._take_in(link, messages)
+            if chunk:
+                self.received(link, chunk)
+        elif isinstance(refusal, CredentialsRefused):
+            self._refuse(link, "connection refused", str(refusal))
+        else:
+            self._drop(link, "connection refused", f"cannot be admitted: {refusal}")
+        self._settle()
 
     def _admit(self, link: Link, identities: IdentityTable[Link]) -> bool:
         try:
@@ -572,11 +594,12 @@ class Host:
             link.stream.abort()
 
     def _holds_back(self, link: Link, chunk: bytes) -> bool:
-        """Hold back the handshake of an accepted link if logins from its address have failed.
+        """Hold back the handshake of an accepted link if logins from its address have failed, and
+        more bytes of a link that waits for the user's hook.
 
         Returns whether it waits, or is dropped because too many do.
         """
-        if self._logins.append(link, chunk):
+        if self._logins.append(link, chunk) or self._approvals.append(link, chunk):
             return True
         if not link.accepted or link.has_waited:
             return False
@@ -642,6 +665,12 @@ class Host:
         self._hang_up(link)
         self._tell_end(link, reason)
 
+    def _refuse(self, link: Link, kind: str, reason: str) -> None:
+        """Close the link of a peer that is not admitted, or no more."""
+        if not link.joined:
+            link.framing.refuse()
+        self._expel(link, kind, reason)
+
     def _drop(self, link: Link, kind: str, reason: str, text: str = "") -> None:
         """Close a link at once and drop its queued output; `text` replaces the warning's text."""
         self._warn_of(link, kind, text or f"{link.stream.peer_name} {reason}")
@@ -664,6 +693,7 @@ class Host:
         self._partials.forget(link)
         self._logins.forget(link)
         self._owners.forget(link)
+        self._approvals.forget(link)
         if link.pushed_back:
             self._release(link)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from requite.errors import RemoteViolation
 from requite.framing.base import Framing
-from requite.principal import ANYONE
+from requite.principal import ANYONE, Credential
 from requite.transport.base import PromptStream, Stream
 
 _FRAMES_SIZE: Final = 1 << 20  # of a message with many frames, beside its body
@@ -44,6 +44,7 @@ class Pause(IntFlag):
     UNREAD = 1  # the peer reads too little of its output
     ENGINE = 2  # the engine pushes back
     LOGIN = 4  # its login waits, because others from its address have failed
+    APPROVAL = 8  # the user's hook has not admitted it yet
 
 
 def discard(_message: Sequence[bytes], _out: list[bytes], /) -> int:
@@ -121,6 +122,11 @@ class Link:
 
     def __repr__(self) -> str:
         return f"<Link {self.stream.peer_name}>"
+
+    @property
+    def credential(self) -> Credential | None:
+        """What the peer has proven, once the handshake is complete."""
+        return self.framing.peer_credential or self.stream.peer_credential
 
     def pause(self, why: Pause) -> None:
         """Add a reason to pause reading; ignored once the link has ended."""

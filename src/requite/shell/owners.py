@@ -62,7 +62,7 @@ class Owners:
         """Return the links whose credential belongs to nobody or to another user now, and why."""
         ends: list[tuple[Link, str]] = []
         for link in links:
-            if not (link.accepted and link.joined) or link.ended:
+            if not (link.accepted and link.framing.ready) or link.ended:
                 continue
             try:
                 if self._owner(link) is not link.principal:
@@ -72,5 +72,4 @@ class Owners:
         return ends
 
     def _owner(self, link: Link) -> Principal:
-        credential = link.framing.peer_credential or link.stream.peer_credential
-        return self._identify(credential, link.stream.peer_name)
+        return self._identify(link.credential, link.stream.peer_name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from requite.access.exposure import check_exposure
-from requite.access.guard import AccessOption, Guard
+from requite.access.guard import AccessOption, AuthenticateOption, make_guard
 from requite.chronicle import WriterRole
 from requite.errors import ConfigurationError
 from requite.framing import Limits
@@ -49,6 +49,7 @@ class Device(Daemon):
       1 KiB more, for headers; a larger one ends the connection.
     - `access`: the users who may connect, or the path of an access file (`requite.access.Access`).
       Without it everybody may, at loopback addresses and Unix sockets only.
+    - `authenticate`: a hook that may refuse peers that `access` admits (`requite.access`).
     - `insecure`: listen at other addresses without `access`, too.
     - `journal`: a folder for a journal of forwarded requests (`requite.journal`), or a pair of the
       folder and its `JournalSettings`; None: no journal.
@@ -66,6 +67,7 @@ class Device(Daemon):
         hops: int = HOPS_DEFAULT,
         message_size_max: int = MESSAGE_SIZE_MAX,
         access: AccessOption | None = None,
+        authenticate: AuthenticateOption | None = None,
         insecure: bool = False,
         journal: JournalOption | None = None,
     ) -> None:
@@ -90,11 +92,12 @@ class Device(Daemon):
             limits=LINK_LIMITS.for_messages(message_size_max),
         )
         check_exposure(connections.listen, is_guarded=access is not None, insecure=insecure)
-        self._guard = None if access is None else Guard(access, self._rights_changed)
+        self._guard = make_guard(access, authenticate, self._rights_changed)
         self._shell = AioShell(
             self._engine,
             connections,
             identify=unrestricted if self._guard is None else self._guard.identify,
+            ask=None if self._guard is None else self._guard.ask,
             logger="requite.device",
         )
         self._name = f"{clients} to {workers}"

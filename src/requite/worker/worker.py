@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
 
+from requite.access.authentication import Ask
 from requite.access.exposure import check_exposure
-from requite.access.guard import AccessOption, Guard
+from requite.access.guard import AccessOption, AuthenticateOption, make_guard
 from requite.chronicle import WriterRole
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
@@ -61,6 +62,7 @@ class Worker(Daemon):
     - `access`: with `bind`, the users who may connect, or the path of an access file
       (`requite.access.Access`); each needs the right to `call` a service of this worker. Without it
       everybody may connect, at loopback addresses and Unix sockets only.
+    - `authenticate`: a hook that may refuse peers that `access` admits (`requite.access`).
     - `insecure`: listen at other addresses without `access`, too.
     - `journal`: a folder for a journal of requests (`requite.journal`), or a pair of the folder and
       its `JournalSettings`; None: no journal.
@@ -84,6 +86,7 @@ class Worker(Daemon):
         hops: int | None = None,
         message_size_max: int = Limits().message_size_bytes_max,
         access: AccessOption | None = None,
+        authenticate: AuthenticateOption | None = None,
         insecure: bool = False,
         journal: JournalOption | None = None,
     ) -> None:
@@ -111,9 +114,7 @@ class Worker(Daemon):
         self._plans = plans_for(self._endpoints, services, settings)  # refuses bad names here
         listen = [each for plan in self._plans for each in plan.connections.listen]
         check_exposure(listen, is_guarded=access is not None, insecure=insecure)
-        self._guard = (
-            None if access is None else Guard(access, self._rights_changed, self._lacks_to_call)
-        )
+        self._guard = make_guard(access, authenticate, self._rights_changed, self._lacks_to_call)
         self._runtimes: list[_PlanRuntime] = []
         names = ", ".join(dict.fromkeys(plan.service.name for plan in self._plans))
         places = [" or ".join(map(str, url.addresses)) for url in self._endpoints.dials]
@@ -235,6 +236,7 @@ class Worker(Daemon):
                 self._reply_size_max,
                 told,
                 identify=unrestricted if self._guard is None else self._guard.identify,
+                ask=None if self._guard is None else self._guard.ask,
                 tell_starts=tell_starts,
                 on_change=on_change,
             )
@@ -253,6 +255,7 @@ class _PlanRuntime:
         told: set[str],
         *,
         identify: Identify,
+        ask: Ask | None,
         tell_starts: bool,
         on_change: Callable[[], object],
     ) -> None:
@@ -283,6 +286,7 @@ class _PlanRuntime:
             flow=_go_on if plan.holds else runner.flow,
             on_change=on_change,
             identify=identify,
+            ask=ask,
             logger="requite.worker",
             reports_dials=True,  # `Standing` does
         )

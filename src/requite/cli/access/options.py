@@ -26,3 +26,17 @@ Insecure = Annotated[
         help="Listen at any address without --access: everybody who reaches it may do everything.",
     ),
 ]
+ZapHandler = Annotated[
+    str | None,
+    Parameter(
+        name="--zap",
+        metavar="URL",
+        help="Ask the ZAP handler (RFC 27) at URL about each peer that --access admits: "
+        "`tcp://127.0.0.1:PORT`, `ipc:///PATH` or `tls://HOST:PORT?ca=FILE`. It may refuse the "
+        "peer.",
+    ),
+]
+ZapDomain = Annotated[
+    str,
+    Parameter(name="--zap-domain", metavar="NAME", help="The domain in questions to --zap."),
+]
