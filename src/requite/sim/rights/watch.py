@@ -31,6 +31,7 @@ ASKED_BY: Final = b"asked by "
 _REPLIES: Final = (b"final ", b"part ")
 _QUOTA: Final = "has reached its quota: "
 _NO_RIGHT: Final = "has no right to call"
+_DISPLACED: Final = "which has the same identity"
 _NO_USER: Final = ("which no user of", "its credential is not")  # reasons for the end of a link
 
 
@@ -74,9 +75,12 @@ class WatchedRights(WatchedBroker):
 
     # --- inputs -----------------------------------------------------------------------------------
     def _handle(self, event: Input, now: float) -> Iterable[Effect]:
-        if event.__class__ is PeerLost and any(each in event.reason for each in _NO_USER):
-            link: Any = event.peer
-            self._history.tell("expelled", link.stream.other.process, event.reason)
+        if event.__class__ is PeerLost:
+            process = name_of(event.peer)
+            is_displaced = _DISPLACED in event.reason and process not in event.reason
+            if is_displaced or any(each in event.reason for each in _NO_USER):
+                link: Any = event.peer
+                self._history.tell("expelled", link.stream.other.process, event.reason)
         return super()._handle(event, now)
 
     def _look(self, peer: Any, messages: Iterable[list[bytes]]) -> None:
