@@ -25,7 +25,6 @@ from requite.sim.majordomo.watch_broker import WatchedBroker
 
 if TYPE_CHECKING:
     from requite.sim.kernel.history import History
-    from requite.sim.rights.processes import RightsBroker
 
 ASKED_BY: Final = b"asked by "
 _REPLIES: Final = (b"final ", b"part ")
@@ -66,8 +65,6 @@ def askers_of(reply: Iterable[bytes], history: History) -> Iterator[str]:
 
 class WatchedRights(WatchedBroker):
     """The engine of a broker with an access file, under observation."""
-
-    process: RightsBroker
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -136,7 +133,7 @@ class WatchedRights(WatchedBroker):
         command, _ = self._asked[address][0]
         super()._accepted(facts)
         link = self._links[address]
-        is_told = self._dialects[link].has_ids or self.process.tells_old_clients
+        is_told = self._dialects[link].has_ids or self._history.knobs.tell_old_clients
         held = Held(
             (address, facts["request_id"]),
             self.names[address],
