@@ -8,8 +8,10 @@ import pytest
 from tests.shell.fakes import HostBench, warnings_of
 
 from requite.engine import PeerLost, RightsChanged
+from requite.framing import IdentityTable
 from requite.framing.base import CredentialsRefused
 from requite.principal import Principal, Quota
+from requite.shell.link import Link
 from requite.shell.partial_messages import PartialMessages
 
 
@@ -92,3 +94,20 @@ def test_the_engine_reviews_rights_before_connections_end(bench: HostBench, user
     kinds = [type(each) for each in bench.engine.inputs if type(each) in (PeerLost, RightsChanged)]
     assert kinds == [RightsChanged, PeerLost]
     assert joined(bench) == []
+
+
+@pytest.mark.parametrize("handover", [True, False])
+def test_nobody_takes_over_the_identity_of_another_principal(handover: bool) -> None:
+    owners = {"a": Principal("shop"), "b": Principal("thief"), "c": Principal("shop")}
+    identities: IdentityTable[Link] = IdentityTable(start=1, handover=handover)
+    bench = HostBench(identify=lambda _, name: owners[name], identities=identities)
+    links = {}
+    for name in "ab":
+        links[name] = bench.open(name, joined=False)[0]
+        bench.host.received(links[name], b"me\n")
+    assert joined(bench) == ["a", "b"]
+    assert links["a"].identity == b"me"
+    assert links["b"].identity == b"\0" + bytes((0, 0, 0, 1)), "an assigned one"
+    again = bench.open("c", joined=False)[0]
+    bench.host.received(again, b"me\n")
+    assert joined(bench) == (["b", "c"] if handover else ["a", "b"]), "within a principal as before"

@@ -7,8 +7,9 @@ from typing import Any
 from requite.engine import Send
 from requite.principal import Principal
 from requite.protocols.majordomo.broker import MajordomoBroker
+from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
-from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
+from requite.protocols.majordomo.parties import Client, PendingRequest, Service, Worker, size_of
 from requite.protocols.majordomo.permissions import lacks_to_serve
 from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.quotas import Usage
@@ -23,12 +24,14 @@ class _Broker(MajordomoBroker):
     dispatcher: type[Dispatcher] = Dispatcher
     workforce: type[Workforce] = Workforce
     pushback: type[Pushback] = Pushback
+    directory: type[Directory] = Directory
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
         self._dispatcher.__class__ = self.dispatcher
         self._workforce.__class__ = self.workforce
         self._pushback.__class__ = self.pushback
+        self._directory.__class__ = self.directory
 
 
 # --- replies and principals (I16) -----------------------------------------------------------------
@@ -164,6 +167,27 @@ class CountsForThoseWhoLeft(_Broker):
             super().forget(client, now)
             if client.usage is not None:
                 client.usage.ended -= left
+
+
+class KeepsJoinedPartials(_Broker):
+    """Counts joined partial replies for ever."""
+
+    class dispatcher(Dispatcher):
+        def _settle(self, pending: PendingRequest, now: float) -> None:
+            super()._settle(pending, now)
+            if pending.client.usage is not None and pending.joined is not None:
+                pending.client.usage.joined += size_of(pending.joined)
+
+
+class CountsNamesForEver(_Broker):
+    """Counts the services that a client has named even when they have workers, or are forgotten."""
+
+    class directory(Directory):
+        def _forget_namer(self, service: Service) -> None:
+            namer = service.namer
+            super()._forget_namer(service)
+            if namer is not None and namer.usage is not None:
+                namer.usage.named += 1
 
 
 class ReadsOn(_Broker):

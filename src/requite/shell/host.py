@@ -554,6 +554,13 @@ class Host:
         self._settle()
 
     def _admit(self, link: Link, identities: IdentityTable[Link]) -> bool:
+        """Give a link its identity; close it if it may not have the one that it has announced.
+
+        A peer can neither close nor keep out the peers of another principal by their identities.
+        """
+        holder = identities.find(link.identity)
+        if holder is not None and holder.principal.name != link.principal.name:
+            link.identity = b""  # it gets an assigned one
         try:
             admission = identities.admit(link, link.identity)
         except RemoteViolation as violation:

@@ -269,7 +269,7 @@ class NobodyPays(NobodyNotices):
 
     def expelled(self, process: Process, reason: str) -> None:
         """Report an honest peer that is disconnected for another reason than its rights (I19)."""
-        if not any(each in reason for each in _ABOUT_RIGHTS):
+        if process.is_honest and not any(each in reason for each in _ABOUT_RIGHTS):
             super().expelled(process, reason)
 
 

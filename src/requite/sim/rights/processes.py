@@ -39,11 +39,6 @@ class RightsBroker(Broker):
         """Return the owner of a connection."""
         return self._access.identify(credential, peer_name)
 
-    @property
-    def tells_old_clients(self) -> bool:
-        """Whether clients of MDP 0.1 and 0.2 get negative replies."""
-        return self._stage.knobs.tell_old_clients
-
     def read_again(self) -> None:
         """Read the access file again, as `requite.access.guard.Guard` does."""
         if self.alive:

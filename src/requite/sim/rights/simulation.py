@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from requite.principal import Principal
+from requite.protocols.majordomo.quotas import Usage
 from requite.sim.kernel.fault_injection import FaultAction, FaultInjector
 from requite.sim.kernel.faults import Fault
 from requite.sim.kernel.plan import Plan
@@ -66,6 +68,15 @@ class RightsInjector(FaultInjector):
             broker.read_again()
 
 
+def left_in_usages(engine: object) -> Iterator[str]:
+    """Yield what a broker without clients still counts as used by principals."""
+    usages: Mapping[Principal, Usage] = getattr(engine, "_usages", {})
+    for principal, usage in usages.items():
+        for name in ("count", "size", "joined", "named"):
+            if found := getattr(usage, name):
+                yield f"the broker counts {found} as {name} of {principal}"
+
+
 class RightsSimulation(MajordomoSimulation):
     """A run with a broker that has an access file."""
 
@@ -85,6 +96,14 @@ class RightsSimulation(MajordomoSimulation):
     def settle_s(self) -> float:
         """Return the time in seconds in which everything must settle once faults have ended."""
         return super().settle_s() + 2 * _REDIAL_S
+
+    def _drain_clients(self) -> bool:
+        """Check I18, too: without clients, nothing counts as used."""
+        has_passed = super()._drain_clients()
+        left = [*left_in_usages(self.cast.broker.watched.engine)]
+        for what in left:
+            self.history.violate("I18", f"all clients have left, but {what}")
+        return has_passed and not left
 
     def services_of(self, client: ClientProcess) -> Sequence[str]:
         """Return the services that a client may call."""

@@ -33,6 +33,7 @@ from requite.sim.rights.watch import ASKED_BY
 OWN: Final = "strange"
 """The service that strangers may serve and call, with all names below it."""
 
+_NAMED_P: Final = 0.2  # how often a stranger announces the identity of another process
 _VERSIONS: Final = ("0.3", "0.3", "0.2", "0.1")
 _RESERVED: Final = (b"titanic.request", b"titanic.reply", b"mmi.stats", b"alpha/!managers")
 _MANAGEMENT: Final = ("mmi.stats", "mmi.workers", "mmi.under", "titanic.list", "titanic.reply")
@@ -157,10 +158,13 @@ class Stranger(Intruder, Member):
         super().__init__(name, stage)
         assert isinstance(stage.knobs, RightsKnobs)
         self._knobs = stage.knobs
+        self._others = [each.name.encode() for each in self._knobs.members if each.name != name]
 
     def make_engine(self) -> Engine:
         """Return an engine that attacks."""
         return _StrangeEngine(self.rng, self._knobs, self.name)
 
     def _make_framing(self) -> Framing:
+        is_named = self.rng.random() < _NAMED_P
+        self._identity = self.rng.choice(self._others) if is_named else b""
         return Member._make_framing(self)

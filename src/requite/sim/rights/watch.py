@@ -25,12 +25,12 @@ from requite.sim.majordomo.watch_broker import WatchedBroker
 
 if TYPE_CHECKING:
     from requite.sim.kernel.history import History
-    from requite.sim.rights.processes import RightsBroker
 
 ASKED_BY: Final = b"asked by "
 _REPLIES: Final = (b"final ", b"part ")
 _QUOTA: Final = "has reached its quota: "
 _NO_RIGHT: Final = "has no right to call"
+_DISPLACED: Final = "which has the same identity"
 _NO_USER: Final = ("which no user of", "its credential is not")  # reasons for the end of a link
 
 
@@ -66,17 +66,18 @@ def askers_of(reply: Iterable[bytes], history: History) -> Iterator[str]:
 class WatchedRights(WatchedBroker):
     """The engine of a broker with an access file, under observation."""
 
-    process: RightsBroker
-
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._served: dict[Any, tuple[str, Dialect]] = {}  # by connection of a worker
 
     # --- inputs -----------------------------------------------------------------------------------
     def _handle(self, event: Input, now: float) -> Iterable[Effect]:
-        if event.__class__ is PeerLost and any(each in event.reason for each in _NO_USER):
-            link: Any = event.peer
-            self._history.tell("expelled", link.stream.other.process, event.reason)
+        if event.__class__ is PeerLost:
+            process = name_of(event.peer)
+            is_displaced = _DISPLACED in event.reason and process not in event.reason
+            if is_displaced or any(each in event.reason for each in _NO_USER):
+                link: Any = event.peer
+                self._history.tell("expelled", link.stream.other.process, event.reason)
         return super()._handle(event, now)
 
     def _look(self, peer: Any, messages: Iterable[list[bytes]]) -> None:
@@ -132,7 +133,7 @@ class WatchedRights(WatchedBroker):
         command, _ = self._asked[address][0]
         super()._accepted(facts)
         link = self._links[address]
-        is_told = self._dialects[link].has_ids or self.process.tells_old_clients
+        is_told = self._dialects[link].has_ids or self._history.knobs.tell_old_clients
         held = Held(
             (address, facts["request_id"]),
             self.names[address],
