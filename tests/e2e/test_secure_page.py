@@ -37,12 +37,23 @@ def steps(text: str) -> Iterator[Step]:
             yield Step(shlex.split(line), output)
 
 
+def files(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the files of a page: name and text. The first line of each is a comment with the
+    name."""
+    for block in re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL):
+        yield block.partition("\n")[0].removeprefix("# "), block
+
+
 class Terminals:
     """Runs commands in a folder. Those that serve remain until `close`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._serving: list[subprocess.Popen[str]] = []
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file."""
+        (self._folder / name).write_text(text)
 
     def run(self, words: list[str]) -> str:
         """Return what a command prints; of one that serves, the first line."""
@@ -85,6 +96,8 @@ def terminals(tmp_path: Path) -> Iterator[Terminals]:
 def test_the_commands_work_as_printed(terminals: Terminals) -> None:
     [port] = free_ports(1)
     text = PAGE.read_text().replace(":5555", f":{port}")
+    for name, content in files(text):
+        terminals.write(name, content)
     programs = []
     for words, expected in steps(text):
         if words[0] == "pip":
@@ -92,11 +105,17 @@ def test_the_commands_work_as_printed(terminals: Terminals) -> None:
         programs.append(words[0] if words[0] != "requite" else words[1])
         # The advice of `requite keys new` names the usual port.
         printed = terminals.run(words).replace(":5555", f":{port}")
-        if expected.startswith("requite: "):
+        if expected.startswith("requite: no reply"):
             assert printed.startswith("requite: no reply from 'echo' within 2")
             assert "the peer refused TLS: certificate required" in printed
         elif expected:
             assert printed.rstrip("\n") == expected.rstrip("\n")
         else:
             assert "requite: " not in printed
-    assert programs == ["keys"] * 4 + ["broker", "worker", "call", "call", "keys", "mv", "keys"]
+    assert programs == [
+        *["keys"] * 4,
+        *("chmod", "access"),
+        *("broker", "worker"),
+        *["call"] * 3,
+        *("keys", "mv", "keys"),
+    ]
