@@ -82,6 +82,7 @@ def test_lines_for_explanations(user: str, key: str, value: str, line: int) -> N
     [
         ("[user.shop", "access.toml is not TOML"),
         ("a = " + "[" * 5000, "access.toml is not TOML"),
+        ("a = " + "1" * 5000, "access.toml is not TOML"),
         ("[users.shop]", "there is no such table; did you mean 'user'?"),
         ("user = 3", "write it as tables, [user.NAME]"),
         ("[user]\nshop = 3", "write it as a table, [user.shop]"),

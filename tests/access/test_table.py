@@ -119,6 +119,18 @@ def test_a_changed_file_is_read_once_and_a_bad_one_keeps_the_users(tmp_path: Pat
     assert access.changed_file(anyway=True) is not None
 
 
+def test_a_file_whose_mode_is_corrected_is_read(tmp_path: Path) -> None:
+    path = _written(tmp_path / "access.toml", FILE)
+    access = Access.read(path)
+    os.replace(_written(tmp_path / "new", b"[user.only]\nanonymous = true"), path)
+    path.chmod(0o644)
+    with pytest.raises(ConfigurationError, match="chmod 600"):
+        access.changed_file()
+    assert access.changed_file() is None
+    path.chmod(0o600)
+    assert access.changed_file() is not None
+
+
 def _written(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
     path.chmod(0o600)

@@ -121,7 +121,7 @@ def parse(data: bytes, path: str = "access.toml") -> AccessFile:
         tables = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8: byte {error.start}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of 5,000 digits
         raise ConfigurationError(f"{path} is not TOML: {error}") from None
     lines = tuple(text.splitlines())
     reader = _Reader(AccessFile(path, {}, lines))

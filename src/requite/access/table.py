@@ -148,9 +148,10 @@ class Access:
         return Decision(True, f"{glob!r} in its {verb} matches", line)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """Return a value that changes with the content, the owner and the mode of a file."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_uid, found.st_mode
