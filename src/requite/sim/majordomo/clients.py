@@ -5,7 +5,6 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from requite.chronicle import NO_INSTANCE
 from requite.engine import Engine
 from requite.errors import CallError
 from requite.protocols.majordomo.calls import ClientPolicy
@@ -21,11 +20,11 @@ class ClientProcess(Dialler):
     """A client, and its user."""
 
     watch = WatchedClient
-    origin = NO_INSTANCE  # the first half of its call ids: the broker makes them
 
     def __init__(self, spec: ClientSpec, stage: Stage) -> None:
         super().__init__(spec.name, spec.identity, stage)
         self.spec = spec
+        self.engine_options: dict[str, Any] = {}
         self.user = User(
             self,
             stage.history,
@@ -49,7 +48,7 @@ class ClientProcess(Dialler):
         )
         dialect = by_version(spec.version)
         return self._stage.parts.client(
-            dialect, policy, rng=self.rng.random, first_sequence=first, origin=self.origin
+            dialect, policy, rng=self.rng.random, first_sequence=first, **self.engine_options
         )
 
     def _draw_sequence(self) -> int:

@@ -74,7 +74,7 @@ class RightsClient(ClientProcess, Member):
 
     def __init__(self, spec: ClientSpec, stage: Stage) -> None:
         super().__init__(spec, stage)
-        self.origin = origin_of(self.name)
+        self.engine_options = {"origin": origin_of(self.name)}
 
 
 class RightsWorker(WorkerProcess, Member):
