@@ -69,7 +69,7 @@ MUTE: Final[dict[str, Any]] = {"weights": (1, 6), "worker_expired_max": 1}
 POISON: Final[dict[str, Any]] = {"tasks": (Task.SERVE, Task.POISON), "weights": (3, 1)}
 EXPIRING: Final[dict[str, Any]] = {"ttl_p": 0.7, "faults_per_s": 0.5}
 QUICK: Final[dict[str, Any]] = {"api_s": 0.01, "driver_s": 0.005}
-HELD: Final[dict[str, Any]] = {"service_s": 1.0, "prefetch": 3}
+HELD: Final[dict[str, Any]] = {"service_s": 0.4, "prefetch": 3, "api_s": 0.01}
 
 # A small load with short limits, so that a run ends even if messages circulate forever.
 SLOW: Final[dict[str, Any]] = {
@@ -101,7 +101,7 @@ LEAVING: Final[dict[str, Any]] = {
     "faults": (FaultKind.DRAIN_MANAGER, FaultKind.CUT_MANAGER),
     "faults_per_s": 1.5,
     "faulty_s": 30.0,
-    "driver_s": 1.0,
+    "driver_s": 0.5,
     "stop_delay_s": 0.5,
     "latency_s": 0.0005,
     "api_s": 0.01,
@@ -479,7 +479,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _pool("I14", "pool-meddling", SLOW, queues=pool.TrustsWhatItRemembers),
     _pool("I14", "pool-calm", QUICK, groups=pool.StopsBeforeItKnows),
     _pool("I14", "pool-manager", LEAVING, groups=pool.StopsAgainAndAgain),
-    _pool("I14", "pool-brief", QUICK | {"service_s": 0.4}, groups=pool.StopsTheUnbound),
+    _pool("I14", "pool-brief", QUICK, groups=pool.StopsTheUnbound),
     _pool("I14", "pool-driver", {"faults_per_s": 0.6}, groups=pool.GivesUpOnGroups),
     _pool("I14", "pool-calm", groups=pool.ReplacesAllAtOnce),
     _pool("I10", "pool-calm", groups=pool.NeverReplaces),
