@@ -53,7 +53,7 @@ from requite.framing.router import IdentityTable
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
 from requite.shell.logins import Logins
-from requite.shell.owners import Identify, Owners, unrestricted
+from requite.shell.owners import Identify, Owners, QuotaReached, unrestricted
 from requite.shell.partial_messages import PartialMessages
 from requite.shell.pending_links import PendingLinks
 from requite.shell.waiting import Waiting
@@ -525,8 +525,8 @@ class Host:
             return True
         try:
             self._owners.admit(link)
-        except RemoteViolation as refusal:
-            link.framing.refuse()
+        except (CredentialsRefused, QuotaReached) as refusal:
+            link.framing.refuse(refusal.status)
             self._expel(link, "connection refused", str(refusal))
             return False
         return True
