@@ -21,6 +21,7 @@ VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
 # Remembered names per principal, for hot paths; a peer may ask for any number of names.
 _ALLOWED_MAX: Final = 4096
 _PATTERNS_MAX: Final = 1024
+_RESERVED: Final = ("titanic.", "mmi.")
 
 
 class Credential(NamedTuple):
@@ -51,10 +52,10 @@ class Rights:
     - `call`, `serve`: names of services.
     - `titanic`: `submit` (submit durable requests, and fetch and close its own).
     - `pool`: names of pools that it may manage.
-    - `admin`: `stats`, `drain`, `kick`, `pause`, `purge`, `pair`, `titanic`, `pool`.
+    - `admin`: `stats`, `kick`, `pause`, `purge`, `titanic`.
 
-    `*` matches any characters, `?` one, `[abc]` one of a set. Reserved names (`titanic.…` and
-    `POOL/!…`) match only a glob that spells out their reserved part.
+    `*` matches any characters, `?` one, `[abc]` one of a set. Reserved names (`titanic.…`, `mmi.…`
+    and `POOL/!…`) match only a glob that spells out their reserved part.
     """
 
     call: tuple[str, ...] = ()
@@ -71,8 +72,9 @@ class Rights:
 
 def matches(glob: str, name: str) -> bool:
     """Whether a glob of `Rights` matches a name."""
-    if name.startswith("titanic.") and not glob.startswith("titanic."):
-        return False
+    for prefix in _RESERVED:
+        if name.startswith(prefix) and not glob.startswith(prefix):
+            return False
     if "/!" in name and "/!" not in glob:
         return False
     return _compiled(glob).match(name) is not None

@@ -94,6 +94,7 @@ def test_lines_for_explanations(user: str, key: str, value: str, line: int) -> N
         ("[user.shop]\ncall = [1]", "each item is a text"),
         ("[user.shop]\ncall = ['']", "with at least one character"),
         ('[user.shop]\ncall = ["a\\u0000"]', "each item is a text"),
+        ("[user.shop]\nadmin = ['pair']", "'pair' does not exist; it is one of stats"),
         ("[user.shop]\nadmin = ['stat']", "'stat' does not exist; did you mean 'stats'?"),
         ("[user.shop]\ntitanic = ['all']", "it is one of submit"),
         ("[user.shop]\ntls = 3", "write it as text"),

@@ -13,7 +13,8 @@ from requite.access.file import parse
 from requite.access.passwords import hash_password
 from requite.errors import ConfigurationError
 from requite.framing.base import CredentialsRefused
-from requite.principal import INSIDE, Credential
+from requite.principal import INSIDE, Credential, Verb
+from requite.protocols.majordomo.permissions import lacks_to_call, lacks_to_serve
 from requite.shell.connections import Endpoint, no_framing
 from requite.transport.address import parse_address
 from requite.transport.tls import TlsSettings
@@ -32,6 +33,16 @@ password = "{hash_password("secret")}"
 anonymous = true
 call = ["time"]
 """.encode()
+
+MANAGER_AND_ALL = b"""
+[user.manager]
+local = 1
+pool = ["jobs"]
+
+[user.all]
+local = 2
+call = ["*"]
+"""
 
 
 @pytest.fixture
@@ -129,6 +140,27 @@ def test_a_file_whose_mode_is_corrected_is_read(tmp_path: Path) -> None:
     assert access.changed_file() is None
     path.chmod(0o600)
     assert access.changed_file() is not None
+
+
+@pytest.mark.parametrize(
+    ("user", "verb", "name", "allowed"),
+    [
+        ("manager", "call", "jobs/eu", True),
+        ("manager", "serve", "jobs/!managers", True),
+        ("manager", "call", "jobs", False),
+        ("all", "call", "mmi.stats", False),
+        ("all", "call", "titanic.show", False),
+        ("all", "call", "jobs/eu", True),
+    ],
+)
+def test_a_decision_is_that_of_the_broker(user: str, verb: Verb, name: str, allowed: bool) -> None:
+    access = Access(parse(MANAGER_AND_ALL))
+    assert access.decide(user, verb, name).allowed == allowed
+    principal = access.identify(Credential("local", ("1" if user == "manager" else "2",)), "peer")
+    if verb == "serve":
+        assert allowed == (not lacks_to_serve(principal, name.encode()))
+    else:
+        assert allowed == (not lacks_to_call(principal, name.encode(), [b""]))
 
 
 def _written(path: Path, data: bytes) -> Path:

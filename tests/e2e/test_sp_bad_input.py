@@ -145,18 +145,21 @@ def test_a_service_without_a_header_is_reported_to_the_caller(
 def listen_errors(loop: Loop, url: str) -> list[str]:
     """Return the errors of a worker, a device and both clients that cannot listen at `url`."""
     errors = []
-    device = requite.sp.Device(front=[url], connect_back=["sp+tcp://127.0.0.1:1"])
-    for endpoint in (requite.Worker(echo, bind=url), device):
+    device = requite.sp.Device(front=[url], connect_back=["sp+tcp://127.0.0.1:1"], insecure=True)
+    for endpoint in (requite.Worker(echo, bind=url, insecure=True), device):
         with pytest.raises(requite.TransportError) as failed:
             loop.do(endpoint.start())
         loop.do(endpoint.close())
         errors.append(str(failed.value))
-    client = requite.AsyncClient(bind=url)
+    client = requite.AsyncClient(bind=url, insecure=True)
     with pytest.raises(requite.TransportError) as failed:
         loop.do(client.__aenter__())
     loop.do(client.close())
     errors.append(str(failed.value))
-    with pytest.raises(requite.TransportError) as failed, requite.Client(bind=url) as blocking:
+    with (
+        pytest.raises(requite.TransportError) as failed,
+        requite.Client(bind=url, insecure=True) as blocking,
+    ):
         blocking.call(b"x", timeout=1)
     return [*errors, str(failed.value)]
 

@@ -99,6 +99,36 @@ def test_time_makes_room_for_requests_per_second() -> None:
     assert len(bench.requests("w")) == 15
 
 
+@pytest.mark.parametrize("service", [b"forbidden", b"mmi.ping"])
+def test_requests_that_are_answered_at_once_count_for_the_rate(service: bytes) -> None:
+    """Without that, a user writes rows into the journal at full speed."""
+    bench = BrokerBench()
+    bench.worker("w", capacity=100)
+    quota = Quota(requests_per_s=10, requests=2)
+    bench.client("a", principal=Principal("shop", Rights(call=("echo",)), quota))
+    for number in range(1, 21):
+        bench.request("a", number, service=service)
+    assert [status for _, status in outcomes(bench, "a")].count(Status.OVERLOADED) == 10
+    bench.now += 0.5
+    for number in range(21, 31):
+        bench.request("a", number)
+    assert len(bench.requests("w")) == 2
+
+
+@pytest.mark.parametrize("service", [b"forbidden", b"mmi.ping"])
+def test_an_old_client_that_asks_too_fast_is_not_read(service: bytes) -> None:
+    bench = BrokerBench()
+    quota = Quota(requests_per_s=10)
+    bench.client("a", "0.2", Principal("shop", Rights(), quota))
+    for number in range(1, 21):
+        if "a" not in bench.unread:
+            bench.request("a", number, service=service)
+    assert number == 20
+    assert "a" in bench.unread
+    bench.advance(1.0)
+    assert "a" not in bench.unread
+
+
 def test_services_without_workers_count_but_not_those_with_workers() -> None:
     bench = BrokerBench()
     bench.worker("w", b"echo", capacity=9)

@@ -11,6 +11,7 @@ from tests.support.broker import BrokerBench
 
 from requite.engine import Received, Wake
 from requite.pair.standby_gate import NOT_ACTIVE, StandbyGate, as_facts
+from requite.principal import Principal, Rights
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import PairRole, State
@@ -19,6 +20,7 @@ from requite.protocols.majordomo.wire import (
     ClientHeartbeat,
     ClientRequest,
     Disconnect,
+    WorkerFinal,
     WorkerHeartbeat,
     WorkerRequest,
 )
@@ -149,6 +151,32 @@ def test_other_mmi_queries_are_no_votes(bench: Bench, service: bytes) -> None:
     assert bench.partner.votes == 0
     assert statuses(bench, "c") == [Status.SHUTTING_DOWN]
     assert bench.disconnected == {"c": NOT_ACTIVE}
+
+
+@pytest.mark.parametrize(
+    ("service", "body", "votes"),
+    [
+        (b"echo", b"x", 1),
+        (b"pay", b"x", 0),
+        (b"mmi.service", b"echo", 1),
+        (b"mmi.service", b"pay", 0),
+        (b"titanic.request", b"echo", 0),
+    ],
+)
+def test_a_request_without_the_right_is_no_vote(
+    bench: Bench, service: bytes, body: bytes, votes: int
+) -> None:
+    bench.partner.set_state(State.PASSIVE, silent=True)
+    bench.client("c", principal=Principal("shop", Rights(call=("echo",))))
+    bench.request("c", 1, body, service=service)
+    assert bench.partner.votes == votes
+
+
+def test_a_waiting_worker_cannot_fill_the_memory(bench: Bench) -> None:
+    bench.partner.set_state(State.PASSIVE, silent=True)
+    bench.worker("w")
+    bench.say("w", WorkerFinal, b"", [bytes(1 << 20)], 1, 0)
+    assert set(bench.disconnected) == {"w"}
 
 
 @pytest.mark.parametrize("version", ["0.1", "0.2", "0.3"])

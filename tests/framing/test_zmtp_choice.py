@@ -76,7 +76,7 @@ def test_a_peer_that_is_not_admitted_gets_an_error_in_place_of_ready(
     peer.receive(listener.opening() + listener.output())
     listener.receive(peer.output())
     assert listener.ready
-    listener.refuse()
+    listener.refuse("400")
     with pytest.raises(RefusedByPeer, match=r"does not admit this peer \(status 400\)"):
         peer.receive(listener.output())
     assert not peer.ready

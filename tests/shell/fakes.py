@@ -60,7 +60,7 @@ class LineFraming:
             return None
         return line.split(b" ")
 
-    def refuse(self) -> None:
+    def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""
 
     def output(self) -> bytes:

@@ -29,7 +29,7 @@ class Polite(LineFraming):
             self._output = b"welcome\n"
         return super()._line(line)
 
-    def refuse(self) -> None:
+    def refuse(self, _status: str, /) -> None:
         self._output = b"refused\n"
         self._said_farewell = True
 

@@ -46,6 +46,14 @@ def test_guesses_from_one_address_are_slow() -> None:
     assert 10 < guesses < 20
 
 
+@pytest.mark.parametrize("form", ["127.0.0.{}", "[2001:db8::{}]"])
+def test_guesses_from_the_addresses_of_one_machine_are_slow(form: str) -> None:
+    bench = HostBench()
+    links = [guess(bench, form.format(number)) for number in range(1, 200)]
+    assert sum(link.ended for link in links) == 1 + len(links) - 17
+    assert joined(bench) == []
+
+
 def test_guesses_over_many_connections_are_slow() -> None:
     """Connections that were opened before the first failure wait, too."""
     bench = HostBench()

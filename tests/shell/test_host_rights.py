@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.shell.fakes import HostBench, warnings_of
+from tests.shell.fakes import FakeStream, HostBench, warnings_of
 
 from requite.engine import PeerLost, RightsChanged
-from requite.framing import IdentityTable
+from requite.framing import IdentityTable, SocketType, Zmtp
 from requite.framing.base import CredentialsRefused
+from requite.framing.zmtp import RefusedByPeer
 from requite.principal import Principal, Quota
 from requite.shell.link import Link
 from requite.shell.partial_messages import PartialMessages
@@ -53,6 +54,23 @@ def test_a_principal_has_as_many_connections_as_its_quota_allows(
     bench.host.closed(links[0], "")
     bench.open("d")
     assert joined(bench) == ["b", "d"]
+
+
+@pytest.mark.parametrize("by_quota", [True, False])
+def test_a_refused_peer_is_told_whether_its_credentials_or_its_quota_are_the_reason(
+    bench: HostBench, users: Users, by_quota: bool
+) -> None:
+    users.shop.quota = Quota(connections=1)
+    bench.open("a")
+    users.refuses = not by_quota
+    peer, listener = Zmtp(SocketType.DEALER), Zmtp(SocketType.ROUTER)
+    stream = FakeStream("b")
+    link = bench.host.opened(stream, accepted=True, framing=listener)
+    peer.receive(listener.opening())
+    bench.host.received(link, peer.opening() + peer.output())
+    told = b"".join(call for call in stream.calls if isinstance(call, bytes))
+    with pytest.raises(RefusedByPeer, match="too-many-connections" if by_quota else "status 400"):
+        peer.receive(told.removeprefix(listener.opening()))
 
 
 def test_connections_from_before_a_quota_count(bench: HostBench, users: Users) -> None:

@@ -136,6 +136,10 @@ class Access:
             known = ", ".join(self._file.users) or "it has no users"
             raise ConfigurationError(f"{self._file.path} has no user {user!r}: {known}")
         glob = found.rights.match(verb, name)
+        by = verb
+        pool, slash, _key = name.partition("/")
+        if glob is None and slash and verb in ("call", "serve"):  # its managers may do both
+            by, glob = "pool", found.rights.match("pool", pool)
         if glob is None:
             given = getattr(found.rights, verb)
             why = (
@@ -144,8 +148,8 @@ class Access:
                 else f"it has no {verb}"
             )
             return Decision(False, why, self._file.line_of(user, verb))
-        line = self._file.line_of(user, verb, glob)
-        return Decision(True, f"{glob!r} in its {verb} matches", line)
+        line = self._file.line_of(user, by, glob)
+        return Decision(True, f"{glob!r} in its {by} matches", line)
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

@@ -136,7 +136,7 @@ class Amqp:
         self._tail = data[at:]
         return messages
 
-    def refuse(self) -> None:
+    def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""
 
     def output(self) -> bytes:

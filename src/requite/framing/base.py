@@ -94,8 +94,8 @@ class Framing(Protocol):
         and every later call raises the same error.
         """
 
-    def refuse(self) -> None:
-        """Tell a peer whose handshake is complete that it is not admitted, if the protocol can; the
+    def refuse(self, status: str, /) -> None:
+        """Tell a peer whose handshake is complete why it is not admitted, if the protocol can; the
         bytes replace those of `output`. The connection is closed then."""
 
     def output(self) -> bytes:

@@ -35,7 +35,7 @@ class Handover:
         """Return the messages of the peer's last flush."""
         return chunk
 
-    def refuse(self) -> None:
+    def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""
 
     def output(self) -> bytes:

@@ -158,7 +158,7 @@ class SpStream:
             self._check_sizes(messages)
         return messages
 
-    def refuse(self) -> None:
+    def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""
 
     def output(self) -> bytes:

@@ -116,7 +116,7 @@ class SpWebSocket:
             self._broken = violation
             raise
 
-    def refuse(self) -> None:
+    def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""
 
     def output(self) -> bytes:

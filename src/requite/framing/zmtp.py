@@ -166,11 +166,11 @@ class Zmtp:
         if there are several."""
         return self._greeting() if len(self._offered) == 1 else self._greeting()[:MECHANISM_AT]
 
-    def refuse(self) -> None:
-        """Tell the peer by ERROR that it is not admitted, in place of the last command of the
+    def refuse(self, status: str, /) -> None:
+        """Tell the peer by ERROR why it is not admitted, in place of the last command of the
         handshake if that has not been taken by `output` yet."""
         if self.ready and self._mechanism.sends_errors:
-            self._output = encode_error(CredentialsRefused.status)
+            self._output = encode_error(status)
 
     def _greeting(self) -> bytes:
         return encode_greeting(self._mechanism.name, as_server=self._mechanism.as_server)

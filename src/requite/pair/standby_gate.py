@@ -33,13 +33,15 @@ from requite.engine import (
     Wake,
 )
 from requite.errors import PairFailed, RemoteViolation
+from requite.principal import Principal
 from requite.protocols.binarystar.table import TABLE, Event, State
 from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo import foreign
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.dialects import PeerRole, detect
 from requite.protocols.majordomo.management import Snapshot
-from requite.protocols.majordomo.parties import Client, Newcomer
+from requite.protocols.majordomo.parties import Client, Newcomer, size_of
+from requite.protocols.majordomo.permissions import lacks_to_call
 from requite.protocols.majordomo.wire import (
     MMI_PREFIX,
     ClientFinal,
@@ -56,6 +58,7 @@ _HELD_MAX: Final = 5_000
 _UNSURE: Final = (State.ACTIVE, State.SUSPENDED)
 # A waiting worker sends READY and then only heartbeats.
 _MESSAGES_MAX: Final = 16
+_MESSAGES_SIZE_MAX: Final = 16 << 10
 
 
 class Partner(Protocol):
@@ -216,6 +219,8 @@ class StandbyGate:
             return self._send_away(peer, foreign.describe(said[0]))
         role, dialect = found
         if role is PeerRole.WORKER:
+            if sum(map(size_of, guest.messages)) > _MESSAGES_SIZE_MAX:
+                return self._send_away(peer, "a worker sent large messages before any request")
             return self._reassure(peer, dialect) if is_first else ()
         return self._heard_client(guest, dialect, said, now)
 
@@ -237,7 +242,8 @@ class StandbyGate:
         requests = [each for each in commands if isinstance(each, ClientRequest)]
         if not requests:
             return ()
-        if any(map(_is_vote, requests)) and self._vote():
+        principal = guest.joined.principal
+        if any(_is_vote(each, principal) for each in requests) and self._vote():
             guest.messages = [*said]
             return self._open(now)
         return [*_refusals(peer, dialect, requests), *self._send_away(peer, NOT_ACTIVE)]
@@ -247,10 +253,13 @@ class StandbyGate:
         return [Disconnect(peer, reason)]
 
 
-def _is_vote(request: ClientRequest) -> bool:
-    """Whether a request counts as a vote: one of an application, not an operator's `mmi.` query.
-    `mmi.service` counts: a client asks it before it sends a request."""
-    return not request.service.startswith(MMI_PREFIX) or request.service == b"mmi.service"
+def _is_vote(request: ClientRequest, principal: Principal) -> bool:
+    """Whether a request counts as a vote: one of an application that has the right to make it, not
+    an operator's `mmi.` query. `mmi.service` counts: a client asks it before it sends a request."""
+    name, body = request.service, request.body
+    if name == b"mmi.service":
+        name, body = body[0], []
+    return not (name.startswith(MMI_PREFIX) or lacks_to_call(principal, name, body))
 
 
 def _refusals(peer: Peer, dialect: Dialect, requests: Iterable[ClientRequest]) -> Iterable[Effect]:

@@ -55,7 +55,7 @@ from requite.shell.approvals import Approvals
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
 from requite.shell.logins import Logins
-from requite.shell.owners import Identify, Owners, unrestricted
+from requite.shell.owners import Identify, Owners, QuotaReached, unrestricted
 from requite.shell.partial_messages import PartialMessages
 from requite.shell.pending_links import PendingLinks
 from requite.shell.waiting import Waiting
@@ -421,7 +421,7 @@ class Host:
         """
         self._feed(RightsChanged())
         for link, reason in self._owners.no_longer_admitted(list(self.links)):
-            self._refuse(link, "access revoked", reason)
+            self._refuse(link, "access revoked", CredentialsRefused(reason))
         self._settle()
 
     def shut(self) -> None:
@@ -535,7 +535,7 @@ class Host:
         try:
             self._owners.admit(link)
         except RemoteViolation as refusal:
-            self._refuse(link, "connection refused", str(refusal))
+            self._refuse(link, "connection refused", refusal)
             return False
         return not self._approvals.wait(link, messages, self._decided)
 
@@ -548,7 +548,7 @@ class Host:
             if chunk:
                 self.received(link, chunk)
         elif isinstance(refusal, CredentialsRefused):
-            self._refuse(link, "connection refused", str(refusal))
+            self._refuse(link, "connection refused", refusal)
         else:
             self._drop(link, "connection refused", f"cannot be admitted: {refusal}")
         self._settle()
@@ -672,11 +672,11 @@ class Host:
         self._hang_up(link)
         self._tell_end(link, reason)
 
-    def _refuse(self, link: Link, kind: str, reason: str) -> None:
+    def _refuse(self, link: Link, kind: str, refusal: RemoteViolation) -> None:
         """Close the link of a peer that is not admitted, or no more."""
-        if not link.joined:
-            link.framing.refuse()
-        self._expel(link, kind, reason)
+        if not link.joined and isinstance(refusal, CredentialsRefused | QuotaReached):
+            link.framing.refuse(refusal.status)
+        self._expel(link, kind, str(refusal))
 
     def _drop(self, link: Link, kind: str, reason: str, text: str = "") -> None:
         """Close a link at once and drop its queued output; `text` replaces the warning's text."""

@@ -9,6 +9,7 @@ Addresses without failures never wait.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 from requite.core.timers import Timers
@@ -23,8 +24,19 @@ _WAITING_MAX: Final = 16  # connections of one address
 
 
 def address_of(link: Link) -> str:
-    """Return the address of a peer without its port."""
-    return link.stream.peer_name.rpartition(":")[0]
+    """Return the address of a peer without its port. Addresses that one machine can use at will
+    are one: those of loopback, and the 2^64 of an IPv6 network."""
+    name = link.stream.peer_name.rpartition(":")[0]
+    scheme, border, host = name.partition("://")
+    try:
+        address = ip_address(host.strip("[]"))
+    except ValueError:  # a Unix socket
+        return name
+    if address.is_loopback:
+        return f"{scheme}{border}localhost"
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return f"{scheme}{border}[{IPv6Network((int(address), 64), strict=False)}]"
+    return name
 
 
 class Logins:

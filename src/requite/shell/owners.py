@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from requite.errors import RemoteViolation
 from requite.framing.base import CredentialsRefused
@@ -17,7 +17,10 @@ Identify: TypeAlias = Callable[[Credential | None, str], Principal]
 
 
 class QuotaReached(RemoteViolation):
-    """The principal has as many connections as its quota allows."""
+    """The principal has as many connections as its quota allows. `status` is what the peer is
+    told: its credentials are right, so it is not that of `CredentialsRefused`."""
+
+    status: ClassVar[str] = "too-many-connections"
 
 
 def unrestricted(credential: Credential | None, _peer_name: str) -> Principal:

@@ -305,10 +305,12 @@ class MajordomoBroker:
         if name not in principal.allowed and (
             denied := lacks_to_call(principal, name, command.body)
         ):
-            self._deny(client, command, denied, now)
+            if not self._is_too_fast(client, command, now):
+                self._deny(client, command, denied, now)
             return
         if name.startswith(MMI_PREFIX):
-            self._manage(client, command, now)
+            if not self._is_too_fast(client, command, now):
+                self._manage(client, command, now)
             return
         policy = self.policy
         if (
@@ -378,6 +380,20 @@ class MajordomoBroker:
         if is_extra:
             self._pushback.stop_naming(pending)
         self._dispatcher.accept(pending, now)
+
+    def _is_too_fast(self, client: Client, command: ClientRequest, now: float) -> bool:
+        """Count a request that is answered at once; whether it was refused, since it is beyond the
+        quota."""
+        usage = client.usage
+        if usage is None or not (why := usage.spend(now)):
+            return False
+        if usage.is_news(now):
+            self._observer.access(Kind.DENIED, client.principal, "quota", command.service, now, why)
+        if self._pushback.can_tell(client):
+            self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
+            return True
+        self._pushback.stop_for(client, usage, why, now)
+        return False
 
     def _deny(self, client: Client, command: ClientRequest, reason: str, now: float) -> None:
         """Answer a request that the client has no right to make ([denied])."""

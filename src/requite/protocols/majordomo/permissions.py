@@ -2,7 +2,7 @@
 
 | what a peer asks for | the right that it needs |
 |---|---|
-| a request for a service | `call` |
+| a request for a service | `call`; of the pool P also `pool` of P |
 | READY for a service | `serve`; a name of the pool P also by `pool` of P |
 | `titanic.request` | `titanic` of `submit`, and `call` of the service that it names |
 | `titanic.reply`, `titanic.close` | `titanic` of `submit`; Titanic serves a ticket's owner only |

@@ -96,6 +96,19 @@ class Usage:
         if self.room <= 0:
             self._give(1, now)
 
+    def spend(self, now: float) -> str:
+        """Count a request that is answered at once for `requests_per_s`; return why that forbids
+        it, "" if it does not."""
+        if not self._interval_s:
+            return ""
+        if self.room <= 0:
+            if self._used_until > now + self._ahead_s:
+                return self._reached("requests_per_s")
+            self._give(max(1, min(self._portion, self._requests_max - self.count)), now)
+        self.room -= 1
+        self.ended += 1
+        return ""
+
     def _give(self, count: int, now: float) -> None:
         """Make room for `count` requests, or as many as the rate allows now, but at least one."""
         used_until = max(now, self._used_until)

@@ -31,7 +31,7 @@ class RawBytes:
         """Ignore received bytes."""
         return []
 
-    def refuse(self) -> None:
+    def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""
 
     def output(self) -> bytes:

@@ -68,7 +68,7 @@ class ServerFraming:
             self._take(kind, channel, payload, messages)
         return messages
 
-    def refuse(self) -> None:
+    def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""
 
     def output(self) -> bytes:
