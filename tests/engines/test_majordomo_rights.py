@@ -10,7 +10,7 @@ from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
 from requite.chronicle import Chronicle, Kind
-from requite.engine import Received, RightsChanged
+from requite.engine import Received, RightsChanged, Send
 from requite.principal import ANYONE, INSIDE, Principal, Quota, Rights
 from requite.protocols.majordomo.wire import (
     ClientFinal,
@@ -273,6 +273,27 @@ def test_only_a_part_of_the_brokers_process_may_speak_for_another_principal() ->
     for peer in ("titanic", "c"):
         bench.feed(Received(peer, [ClientRequest(b"echo", [b"x"], 1, principal=b"shop")]))
     assert [each.principal for each in bench.requests("w")] == [b"shop", b"thief"]
+
+
+@requirement("mdp03:rights-changed")
+def test_a_stored_request_of_a_user_that_has_lost_the_right_is_denied_when_it_is_sent() -> None:
+    bench = BrokerBench()
+    owners = {"shop": principal("shop", call=("echo",)), "gone": principal("gone")}
+    bench.broker.principal_named = owners.__getitem__
+    bench.worker("w", capacity=3)
+    bench.client("titanic", principal=INSIDE)
+    stored = [
+        ClientRequest(b"echo", [b"x"], number, principal=name)
+        for number, name in enumerate((b"shop", b"gone", b""), start=1)
+    ]
+    sent = [
+        effect
+        for effect in bench.broker.handle([Received("titanic", stored)], bench.now)
+        if isinstance(effect, Send)
+    ]
+    told: list[Any] = [effect.message for effect in sent if effect.peer == "titanic"]
+    assert [(final.request_id, final.status) for final in told] == [(2, Status.DENIED)]
+    assert [effect.peer for effect in sent] == ["w", "titanic", "w"]
 
 
 @requirement("mdp03:call-id-owner")

@@ -87,3 +87,26 @@ def test_two_sides_that_wait_for_each_other_never_become_ready() -> None:
     left, right = (Zmtp(SocketType.ROUTER, mechanism=WAITING) for _ in range(2))
     talk(left, right)
     assert not left.ready
+
+
+@pytest.mark.parametrize("offered", [(PLAIN,), (PLAIN, WAITING), (WAITING, PLAIN)])
+def test_only_the_handshake_of_plain_checks_a_password(offered: tuple[Mechanism, ...]) -> None:
+    listener = Zmtp(SocketType.ROUTER, mechanism=offered)
+    peer = Zmtp(SocketType.DEALER, mechanism=PlainClient("ann", "secret"))
+    greeting = peer.opening()
+    assert not listener.checks_password(greeting[:63])
+    assert listener.checks_password(greeting)
+    peer.receive(listener.opening() + (b"" if len(offered) == 1 else _rest_after(listener)))
+    listener.receive(greeting)
+    listener.output()
+    assert listener.checks_password(b"")
+    null = Zmtp(SocketType.DEALER).opening()
+    another = Zmtp(SocketType.ROUTER, mechanism=(WAITING, PLAIN))
+    assert not another.checks_password(null)
+    talk(Zmtp(SocketType.DEALER), another)
+    assert not another.checks_password(b"")
+
+
+def _rest_after(_listener: Zmtp) -> bytes:
+    """The rest of the greeting of a listener that has chosen PLAIN."""
+    return Zmtp(SocketType.ROUTER, mechanism=PLAIN).opening()[12:]

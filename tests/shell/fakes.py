@@ -60,6 +60,10 @@ class LineFraming:
             return None
         return line.split(b" ")
 
+    def checks_password(self, _chunk: bytes, /) -> bool:
+        """Return False: the protocol has no passwords."""
+        return False
+
     def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""
 

@@ -13,6 +13,9 @@ from requite.shell.host import Link
 class Password(LineFraming):
     """The first line of a peer must be its name and `right`."""
 
+    def checks_password(self, _chunk: bytes, /) -> bool:
+        return not self.ready
+
     def receive(self, chunk: bytes) -> list[list[bytes]]:
         if not self.ready and b" wrong\n" in chunk:
             raise CredentialsRefused("the credentials were refused")
@@ -141,3 +144,13 @@ def test_a_link_that_ends_while_it_waits_leaves_no_state() -> None:
     assert bench.host._logins.next_at() is None
     assert not bench.host._logins._waiting
     assert not bench.host._logins._crowds
+
+
+def test_peers_that_prove_themselves_by_other_means_never_wait() -> None:
+    bench = HostBench()
+    for port in range(50):
+        guess(bench, port=port)
+    stream = FakeStream("tcp://10.0.0.1:99")
+    link = bench.host.opened(stream, accepted=True, framing=LineFraming())
+    bench.host.received(link, b"ann\n")
+    assert joined(bench) == [link]

@@ -9,7 +9,7 @@ from requite.access.file import AccessFile, User, read
 from requite.access.passwords import Passwords
 from requite.errors import ConfigurationError
 from requite.framing.base import CredentialsRefused
-from requite.principal import INSIDE, VERBS, Credential, Principal, Verb
+from requite.principal import INSIDE, VERBS, Credential, Principal, Rights, Verb
 
 
 class Decision(NamedTuple):
@@ -107,6 +107,10 @@ class Access:
     def admits_key(self, key: str) -> bool:
         """Whether a user has this public key of CURVE."""
         return ("curve", key) in self._by_credential
+
+    def principal_named(self, name: str) -> Principal:
+        """Return the principal of a user; one without rights if there is no such user."""
+        return self._principals.get(name) or Principal(name, Rights())
 
     @property
     def has_passwords(self) -> bool:

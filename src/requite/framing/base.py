@@ -94,6 +94,9 @@ class Framing(Protocol):
         and every later call raises the same error.
         """
 
+    def checks_password(self, chunk: bytes, /) -> bool:
+        """Whether handling the next bytes may check a password."""
+
     def refuse(self, status: str, /) -> None:
         """Tell a peer whose handshake is complete why it is not admitted, if the protocol can; the
         bytes replace those of `output`. The connection is closed then."""

@@ -35,6 +35,10 @@ class Handover:
         """Return the messages of the peer's last flush."""
         return chunk
 
+    def checks_password(self, _chunk: Any, /) -> bool:
+        """Return False: the protocol has no passwords."""
+        return False
+
     def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""
 

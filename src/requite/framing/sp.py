@@ -158,6 +158,10 @@ class SpStream:
             self._check_sizes(messages)
         return messages
 
+    def checks_password(self, _chunk: bytes, /) -> bool:
+        """Return False: the protocol has no passwords."""
+        return False
+
     def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""
 

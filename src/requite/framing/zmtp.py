@@ -57,6 +57,7 @@ from requite.framing.zmtp_mechanism import (
     Mechanism,
     MechanismMismatch,
     Null,
+    PlainServer,
     Traffic,
 )
 from requite.framing.zmtp_socket import (
@@ -165,6 +166,19 @@ class Zmtp:
         """Return the greeting of this side; without a mechanism, which the peer's greeting chooses,
         if there are several."""
         return self._greeting() if len(self._offered) == 1 else self._greeting()[:MECHANISM_AT]
+
+    def checks_password(self, chunk: bytes, /) -> bool:
+        """Whether the peer has chosen PLAIN, at a listener, and is still in the handshake."""
+        mechanism = self._mechanism
+        if self._phase is _Phase.GREETING:
+            greeting = self._buffer + chunk
+            if len(greeting) < GREETING_SIZE:
+                return False
+            announced = parse_greeting(greeting).mechanism
+            mechanism = next((e for e in self._offered if e.name == announced), mechanism)
+        elif self._phase is not _Phase.HANDSHAKE:
+            return False
+        return isinstance(mechanism, PlainServer)
 
     def refuse(self, status: str, /) -> None:
         """Tell the peer by ERROR why it is not admitted, in place of the last command of the

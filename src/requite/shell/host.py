@@ -601,7 +601,7 @@ class Host:
             link.stream.abort()
 
     def _holds_back(self, link: Link, chunk: bytes) -> bool:
-        """Hold back the handshake of an accepted link if logins from its address have failed, and
+        """Hold back the password of an accepted link if logins from its address have failed, and
         more bytes of a link that waits for the user's hook.
 
         Returns whether it waits, or is dropped because too many do.
@@ -612,7 +612,7 @@ class Host:
             return False
         now = self._clock()
         delay_s = self._logins.delay_s(link, now)
-        if not delay_s:
+        if not delay_s or not link.framing.checks_password(chunk):
             return False
         if self._logins.is_crowded(link):
             self._drop(link, "login refused", "is dropped: too many logins from its address wait")

@@ -3,7 +3,8 @@
 The wait doubles with each failure, from 0.1 s to 5 s, and is forgotten 5 minutes after the last
 one. It comes before the password is checked, so that a right guess takes as long as a wrong one. A
 limited number of connections per address can wait at a time, so a guesser gains nothing by more.
-Addresses without failures never wait.
+Addresses without failures never wait, and peers that prove themselves by other means than a
+password neither.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import LocalViolation, RemoteViolation
-from requite.principal import Principal
+from requite.principal import INSIDE, Principal
 from requite.protocols.majordomo import foreign, management
 from requite.protocols.majordomo.dialects import PeerRole, detect
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
@@ -99,6 +99,8 @@ class MajordomoBroker:
         self.parties: dict[Peer, Party] = {}
         # In a pair (`requite.pair`), returns its view for `mmi.pair`.
         self.standing: Callable[[], Mapping[str, Any]] | None = None
+        # With an access file, returns the present rights of a user by its name.
+        self.principal_named: Callable[[str], Principal] | None = None
         self.draining = False
         self.stopped = False
         self._out: list[Effect] = []
@@ -308,6 +310,9 @@ class MajordomoBroker:
             if not self._is_too_fast(client, command, now):
                 self._deny(client, command, denied, now)
             return
+        if command.principal and principal is INSIDE and (lacks := self._owner_lacks(command)):
+            self._deny(client, command, lacks, now)
+            return
         if name.startswith(MMI_PREFIX):
             if not self._is_too_fast(client, command, now):
                 self._manage(client, command, now)
@@ -394,6 +399,14 @@ class MajordomoBroker:
             return True
         self._pushback.stop_for(client, usage, why, now)
         return False
+
+    def _owner_lacks(self, command: ClientRequest) -> str:
+        """Return which right is missing to the owner of a stored request, which Titanic sends now;
+        it may have lost the right since."""
+        if self.principal_named is None:
+            return ""
+        owner = self.principal_named(command.principal.decode(errors="replace"))
+        return lacks_to_call(owner, command.service, command.body)
 
     def _deny(self, client: Client, command: ClientRequest, reason: str, now: float) -> None:
         """Answer a request that the client has no right to make ([denied])."""

@@ -31,6 +31,10 @@ class RawBytes:
         """Ignore received bytes."""
         return []
 
+    def checks_password(self, _chunk: bytes, /) -> bool:
+        """Return False: the protocol has no passwords."""
+        return False
+
     def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""
 
