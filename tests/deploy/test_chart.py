@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,15 +47,33 @@ def test_the_version_of_the_image_is_the_packages() -> None:
     assert chart["appVersion"] == package.__version__
 
 
+def arguments(*, secure: bool) -> list[str]:
+    """Return the arguments of the broker, read from the template without Helm."""
+    template = (CHART / "templates/statefulset.yaml").read_text()
+    [text] = re.findall(r" args:\n(.*?)\n +ports:", template, re.S)
+    common, _, chosen = text.partition("{{- if $secret }}")
+    with_users, _, without = chosen.partition("{{- else }}")
+    lines = common + (with_users if secure else without)
+    port = str(VALUES["service"]["port"])
+    words = re.findall(r"^ +- (.+)$", lines, re.M)
+    return [word.replace("{{ .Values.service.port }}", port) for word in words]
+
+
 def test_the_configuration_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "broker.toml"
     file.write_text(installed(VALUES["config"], tmp_path))
-    access = tmp_path / "etc/requite/access.toml"
-    words = ["broker", "--config", str(file), "--check"]
-    assert main([*words, "--access", str(access)]) == ExitCode.OK
-    assert main([*words, "--insecure"]) == ExitCode.OK
-    port = VALUES["service"]["port"]
-    assert f"would listen on tcp://0.0.0.0:{port}" in capsys.readouterr().out
+    for secure in (True, False):
+        words = arguments(secure=secure)
+        for name in ("access.toml", "broker.pem"):
+            words = [
+                w.replace(f"/etc/requite/access/{name}", f"{tmp_path}/etc/requite/{name}")
+                for w in words
+            ]
+        words[words.index("/etc/requite/broker.toml")] = str(file)
+        assert main([*words, "--check"]) == ExitCode.OK
+        scheme = "tls" if secure else "tcp"
+        port = VALUES["service"]["port"]
+        assert f"would listen on {scheme}://0.0.0.0:{port}" in capsys.readouterr().out
 
 
 def test_a_changed_secret_is_read_again(tmp_path: Path) -> None:
@@ -194,7 +213,7 @@ def test_the_liveness_probe_passes_while_the_broker_answers(chart: Any, tmp_path
     probe = write_users(tmp_path / "probe", "probe:other\n")
     words[words.index("/etc/requite/access/probe")] = str(probe)
     with running_broker("--access", str(access)) as (_broker, url):
-        words[words.index("mdp://127.0.0.1:5555")] = url
+        words[words.index("mdp://127.0.0.1:5556")] = url
         assert requite(*words).code == ExitCode.OK
         write_users(probe, "probe:wrong\n")
         assert requite(*words).code == ExitCode.NO_CONNECTION

@@ -65,7 +65,7 @@ def test_the_health_check_passes_while_a_broker_listens(tmp_path: Path) -> None:
     [command] = re.findall(r"HEALTHCHECK .*CMD +(.*)$", TEXT, re.M)
     name, *words = json.loads(command)
     assert name == COMMAND
-    default = "mdp://127.0.0.1:5555"
+    default = "mdp://127.0.0.1:5556"
     assert default in words
     text = installed("/etc/requite/access.toml", tmp_path)
     with running_broker("--access", text) as (_broker, url):

@@ -311,7 +311,8 @@ class MajordomoBroker:
                 self._deny(client, command, denied, now)
             return
         if command.principal and principal is INSIDE and (lacks := self._owner_lacks(command)):
-            self._deny(client, command, lacks, now)
+            self._observer.access(Kind.DENIED, principal, "call", name, now, lacks)
+            self._dispatcher.refuse(client, command, client.denied, lacks, now)
             return
         if name.startswith(MMI_PREFIX):
             if not self._is_too_fast(client, command, now):
