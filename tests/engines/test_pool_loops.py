@@ -34,6 +34,7 @@ from requite.pool.inputs import (
     QueueInspected,
     QueueListFailed,
     QueuesListed,
+    ReleaseGroup,
     RequireGroup,
     RunningGroup,
     ScaleGroup,
@@ -215,6 +216,21 @@ def test_a_group_required_during_the_deletion_of_its_queue_gets_a_new_queue(
     bench.pass_time(1.0)
     bench.bind("42")
     assert bench.asked(Forward).tag == "late"
+
+
+def test_a_queue_declared_for_a_group_given_up_meanwhile_is_unbound(bench: PoolBench) -> None:
+    """A declaration succeeds if the queue exists; it may be bound since an earlier connection."""
+    bench.feed(RequireGroup("42"))
+    assert bench.asked(DeclareQueue)
+    bench.feed(ReleaseGroup("42"))
+    bench.feed(QueueDone("42"))
+    assert bench.asked(UnbindQueue).key == "42"
+    assert not bench.take(InspectQueue)
+    bench.feed(QueueAbsent("42"))
+    bench.pass_time(1.5)
+    assert bench.asked(DeclareQueue).key == "42", "its workers consume from it until they stop"
+    bench.feed(QueueDone("42"))
+    assert not bench.take(UnbindQueue), "it is new"
 
 
 def test_a_queue_awaiting_deletion_is_bound_at_once_when_required(

@@ -418,6 +418,10 @@ class QueueLoop:
         if queue is None or step is None or step is Step.INSPECT:
             return
         self._pauses.succeeded(key)
+        was_unknown = step is Step.DECLARE and queue.actual is Actual.UNKNOWN
+        if was_unknown and queue.expected is not GroupStatus.ACTIVE:
+            self._step(queue, now)  # unbind it: it may have existed, bound
+            return
         queue.actual, queue.seen_at = _AFTER[step], now
         self._note_bound(queue)
         if step in (Step.UNBIND, Step.DECLARE):
