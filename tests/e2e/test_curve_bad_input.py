@@ -188,14 +188,15 @@ def test_a_recorded_connection_cannot_be_replayed(
     scene.broker.await_log(caplog, "was not made for this connection")
 
 
-def test_guesses_of_keys_have_to_wait(scene: Scene) -> None:
+def test_wrong_keys_do_not_delay_a_right_one(scene: Scene) -> None:
+    """Nobody can guess a key of 32 bytes, so only passwords wait: 16 s, were these passwords."""
     began = monotonic()
-    for _ in range(4):
-        with scene.dial() as sock:
-            framing = peer(server_key=STRANGER.public)
-            with pytest.raises(RemoteViolation, match="server key"):
-                shake(sock, framing)
-    assert monotonic() - began > 0.1 + 0.2 + 0.4
+    for _ in range(8):
+        with scene.dial() as sock, pytest.raises(RemoteViolation, match="server key"):
+            shake(sock, peer(server_key=STRANGER.public))
+    with scene.dial() as sock:
+        shake(sock, peer())
+    assert monotonic() - began < 8.0
 
 
 def test_a_flood_of_half_handshakes(scene: Scene) -> None:

@@ -128,9 +128,9 @@ def test_failures_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> No
     lines = warnings_of(caplog)
     assert lines[0] == (
         "login refused: tcp://10.0.0.1:0: the credentials were refused (one failed login from"
-        " tcp://10.0.0.1; the next one waits 0.1 s)"
+        " tcp://10.0.0.1; passwords from there wait 0.1 s)"
     )
-    assert "8 failed logins from tcp://10.0.0.1; the next one waits 5 s" in lines[-1]
+    assert "8 failed logins from tcp://10.0.0.1; passwords from there wait 5 s" in lines[-1]
 
 
 def test_a_link_that_ends_while_it_waits_leaves_no_state() -> None:

@@ -60,7 +60,7 @@ class Logins:
         if len(self._failures) > _ADDRESSES_MAX:
             self._failures.popitem(last=False)
         logins = "one failed login" if count == 1 else f"{count} failed logins"
-        return f"{logins} from {address}; the next one waits {self.delay_s(link, now):g} s"
+        return f"{logins} from {address}; passwords from there wait {self.delay_s(link, now):g} s"
 
     def delay_s(self, link: Link, now: float) -> float:
         """Return how long a login of this link has to wait."""
