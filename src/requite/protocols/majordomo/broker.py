@@ -590,6 +590,7 @@ class MajordomoBroker:
         self.stopped = True
         self._timers.clear(_DRAIN)
         self._timers.clear(_FLUSH)
+        self._timers.clear(self._pushback)
         self._workforce.stop()
         self._out.extend(engine.Disconnect(peer, _DRAINING) for peer in self.parties)
         self.parties.clear()

@@ -27,6 +27,7 @@ from requite.engine import (
 )
 from requite.errors import RemoteViolation
 from requite.protocols.majordomo.dialects import PeerRole, detect
+from requite.protocols.majordomo.parties import Client
 from requite.protocols.majordomo.wire import (
     MMI_PREFIX,
     NOT_IDEMPOTENT,
@@ -118,6 +119,8 @@ class WatchedBroker:
             what = "worker_blocked" if kind is PeerBlocked else "worker_writable"
             self._history.tell(what, event.peer.identity)
         effects = list(self.engine.handle((event,), now))
+        if kind is Received:
+            self._excuse(event.peer)
         self.watch(event, effects)
         return effects
 
@@ -172,6 +175,15 @@ class WatchedBroker:
                 self._look_at(peer, dialect.decode_from_client(message))
             except RemoteViolation:
                 return
+
+    def _excuse(self, peer: Any) -> None:
+        """Excuse CANCELs that wait in the client's backlog, after requests that were refused."""
+        engine: Any = self.engine
+        party = engine.parties.get(peer)
+        if isinstance(party, Client) and party.backlog:
+            for (client, _), trace in self.traces.items():
+                if client == peer.identity and trace.withdrawn == "cancelled":
+                    trace.withdrawn = ""
 
     def _look_for_progress(self, worker: bytes, messages: Iterable[list[bytes]]) -> None:
         """Record when PARTIAL or PROGRESS extended a lease ([worker-lease])."""

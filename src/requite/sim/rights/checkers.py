@@ -109,12 +109,14 @@ class _Use:
     """What the broker holds for one user: the sizes of its requests, by client and id.
 
     `accepted_at` has the times of the last requests, since the quota has changed at `changed_at`.
-    `beyond`: the clients that have been granted a request beyond the quota.
+    `beyond`: the clients that have been granted a request beyond the quota. `denied_at`: when it
+    was last denied a request, which counts towards its requests per second, too.
     """
 
     def __init__(self) -> None:
         self.sizes: dict[tuple[bytes, int], int] = {}
         self.beyond: set[bytes] = set()
+        self.denied_at = -inf
         self.begin_anew(-inf)
 
     def begin_anew(self, now: float) -> None:
@@ -176,6 +178,10 @@ class WithinQuota(RightsChecker):
         if user is not None:
             del self._uses[user].sizes[key]
 
+    def request_denied(self, client: str, _service: str) -> None:
+        """Record a request that is not held, but counts."""
+        self._uses[self._user_of(client)].denied_at = self.history.world.now
+
     def quota_reached(self, client: str, limit: str) -> None:
         """Check that a refused request would have exceeded the quota."""
         user = self._user_of(client)
@@ -186,7 +192,8 @@ class WithinQuota(RightsChecker):
         if limit == "bytes" and not use.sizes:
             self.violate(f"{client} is refused a request for its bytes, but {user} has none")
         idle_since = now - _IDLE_S
-        is_idle = use.changed_at < idle_since and not use.count_since(idle_since)
+        has_asked = use.denied_at >= idle_since or use.count_since(idle_since) > 0
+        is_idle = use.changed_at < idle_since and not has_asked
         if limit == "requests_per_s" and is_idle:
             self.violate(f"{client} is refused a request, but {user} made none for {_IDLE_S} s")
 
