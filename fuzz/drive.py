@@ -2,8 +2,7 @@
 
     python -m fuzz.drive NAME CORPUS_DIRECTORY [libFuzzer options, such as -runs=1000]
 
-Only requite and the target are instrumented. Instrumenting all imported modules, as some targets do
-when run directly, takes 15 seconds.
+Only requite and the target are instrumented. Instrumenting all imported modules takes 15 seconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Feed AMQP's framing, and the readers of methods and properties, coverage-guided garbage.
 
-    python fuzz/fuzz_amqp.py --make-corpus DIRECTORY      write a small corpus of valid streams
-    python fuzz/fuzz_amqp.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
+    python -m fuzz.drive fuzz_amqp DIRECTORY [libFuzzer options]
 
 An input is a byte that says whether the handshake precedes the stream, a byte that chooses the
 chunk size, and the stream. Checks for each input: only `RemoteViolation` is raised, with a message;
@@ -11,7 +10,6 @@ readers, and encoded again with the same meaning.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -153,14 +151,3 @@ def make_corpus(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--make-corpus"]:
-        make_corpus(Path(sys.argv[2]))
-    else:
-        import atheris
-
-        atheris.instrument_all()
-        atheris.Setup(sys.argv, one_input)
-        atheris.Fuzz()

@@ -1,7 +1,6 @@
 """Feed the reader of certificates coverage-guided garbage.
 
-    python fuzz/fuzz_certificate.py --make-corpus DIRECTORY   write a small corpus of certificates
-    python fuzz/fuzz_certificate.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
+    python -m fuzz.drive fuzz_certificate DIRECTORY [libFuzzer options]
 
 An input is a certificate in DER. Checks for each input: only `ValueError` is raised, with a
 message; a public key that is found is one whole element of the input, and bytes behind the
@@ -11,7 +10,6 @@ certificate change nothing.
 from __future__ import annotations
 
 import ssl
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,14 +50,3 @@ def make_corpus(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--make-corpus"]:
-        make_corpus(Path(sys.argv[2]))
-    else:
-        import atheris
-
-        atheris.instrument_all()
-        atheris.Setup(sys.argv, one_input)
-        atheris.Fuzz()

@@ -1,7 +1,6 @@
 """Feed handshakes and traffic with CURVE coverage-guided garbage.
 
-    python fuzz/fuzz_curve.py --make-corpus DIRECTORY      write a small corpus of valid inputs
-    python fuzz/fuzz_curve.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
+    python -m fuzz.drive fuzz_curve DIRECTORY [libFuzzer options]
 
 An input is a byte that chooses what the rest is, a byte that chooses the chunk size, and the rest:
 
@@ -16,7 +15,6 @@ admitted but the holder of the known key, by its own handshake; messages stay wi
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -218,14 +216,3 @@ def make_corpus(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--make-corpus"]:
-        make_corpus(Path(sys.argv[2]))
-    else:
-        import atheris
-
-        atheris.instrument_all()
-        atheris.Setup(sys.argv, one_input)
-        atheris.Fuzz()

@@ -1,7 +1,6 @@
 """Feed Majordomo's decoders coverage-guided garbage.
 
-    python fuzz/fuzz_majordomo_wire.py --make-corpus DIRECTORY   write a small corpus of messages
-    python fuzz/fuzz_majordomo_wire.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
+    python -m fuzz.drive fuzz_majordomo_wire DIRECTORY [libFuzzer options]
 
 An input is a message, each frame preceded by its size in one byte. Check for each input, dialect
 and direction: the result is a command, or a `RemoteViolation` with a message.
@@ -9,7 +8,6 @@ and direction: the result is a command, or a `RemoteViolation` with a message.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -89,14 +87,3 @@ def make_corpus(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--make-corpus"]:
-        make_corpus(Path(sys.argv[2]))
-    else:
-        import atheris
-
-        atheris.instrument_all()
-        atheris.Setup(sys.argv, one_input)
-        atheris.Fuzz()

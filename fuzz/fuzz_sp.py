@@ -1,7 +1,6 @@
 """Feed SP's framings, on streams and on WebSockets, coverage-guided garbage.
 
-    python fuzz/fuzz_sp.py --make-corpus DIRECTORY      write a small corpus of valid streams
-    python fuzz/fuzz_sp.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
+    python -m fuzz.drive fuzz_sp DIRECTORY [libFuzzer options]
 
 An input is a byte that chooses the framing, a byte that chooses the chunk size, and the stream.
 Checks for each input: only `RemoteViolation` is raised, with a message; the chunk size changes
@@ -10,7 +9,6 @@ neither the messages nor the end; each delivered message can be sent on, and is 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -128,14 +126,3 @@ def make_corpus(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--make-corpus"]:
-        make_corpus(Path(sys.argv[2]))
-    else:
-        import atheris
-
-        atheris.instrument_all()
-        atheris.Setup(sys.argv, one_input)
-        atheris.Fuzz()

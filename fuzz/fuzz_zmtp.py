@@ -1,7 +1,6 @@
 """Feed ZMTP connections coverage-guided garbage.
 
-    python fuzz/fuzz_zmtp.py --make-corpus DIRECTORY      write a small corpus of valid streams
-    python fuzz/fuzz_zmtp.py DIRECTORY [libFuzzer options, such as -max_total_time=60]
+    python -m fuzz.drive fuzz_zmtp DIRECTORY [libFuzzer options]
 
 An input is a byte that chooses socket type and mechanism, a byte that chooses the chunk size, and
 the stream. Checks for each input: only `RemoteViolation` is raised; the chunk size changes neither
@@ -10,7 +9,6 @@ the messages nor the end; each delivered message can be sent on, and is received
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,14 +108,3 @@ def make_corpus(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(corpus()):
         (directory / f"{number:03}").write_bytes(data)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--make-corpus"]:
-        make_corpus(Path(sys.argv[2]))
-    else:
-        import atheris
-
-        atheris.instrument_all()
-        atheris.Setup(sys.argv, one_input)
-        atheris.Fuzz()

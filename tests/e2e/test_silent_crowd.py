@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 import pytest
+from tests.support.crowd import await_closed
 from tests.support.live import Observed, Process, eventually
 from tests.support.zmq_peers import RFC18, WAIT_S, HandClient, HandWorker, Sockets
 
@@ -96,7 +96,7 @@ def test_thousands_of_connections_that_send_nothing(
         assert broker.memory() - memory_before < len(crowd) * BYTES_PER_CONNECTION_MAX
         serve(client, worker)
         all_there_s = monotonic() - began
-        await_closed(crowd, client, worker, within_s=planned.handshake_s + CLOSE_S)
+        await_closed(crowd, lambda: serve(client, worker), planned.handshake_s + CLOSE_S)
     finally:
         for member in crowd:
             member.close()
@@ -141,30 +141,3 @@ def open_connections(
             serve(client, worker)
             if monotonic() > until:
                 return
-
-
-def await_closed(
-    crowd: list[socket.socket], client: HandClient, worker: HandWorker, within_s: float
-) -> None:
-    """Wait until the broker has closed all connections, while the healthy peers are served."""
-    waiting = {member.fileno(): member for member in crowd}
-    poll = select.epoll()
-    for number in waiting:
-        poll.register(number, select.EPOLLIN)
-    end = monotonic() + within_s
-    while waiting:
-        assert monotonic() < end, f"{len(waiting)} connections are still open"
-        for number, _ in poll.poll(0.5, 1000):
-            if not still_open(waiting[number]):
-                poll.unregister(number)
-                del waiting[number]
-        serve(client, worker)
-    poll.close()
-
-
-def still_open(member: socket.socket) -> bool:
-    """Read; return False if the broker has closed the connection."""
-    try:
-        return bool(member.recv(100))
-    except ConnectionResetError:
-        return False

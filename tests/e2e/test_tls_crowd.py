@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import select
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final, NamedTuple
 
 import pytest
 from tests.support.certificates import Certificates
+from tests.support.crowd import await_closed
 from tests.support.live import eventually
 
 import requite
@@ -121,34 +121,10 @@ def test_half_handshakes(attack: Attack, tmp_path: Path) -> None:
             assert used < held * attack.bytes_per_connection_max
             with requite.Client(broker.url, timeout=20) as newcomer:
                 assert newcomer.call(b"x").body
-            until_closed(crowd, known, attack.handshake_s + CLOSE_S)
+            await_closed(crowd, lambda: known.call(b"x"), attack.handshake_s + CLOSE_S)
             eventually(lambda: broker.descriptors() <= before, "all are closed")
             known.call(b"x")
     finally:
         for member in crowd:
             member.close()
         broker.close()
-
-
-def until_closed(crowd: list[socket.socket], known: requite.Client, within_s: float) -> None:
-    """Wait until the broker has closed all connections; meanwhile it must serve its client."""
-    poll, waiting = select.epoll(), {member.fileno(): member for member in crowd}
-    for number in waiting:
-        poll.register(number, select.EPOLLIN)
-    end = monotonic() + within_s
-    while waiting:
-        assert monotonic() < end, f"{len(waiting)} connections are still open"
-        for number, _ in poll.poll(0.5, 1000):
-            if not still_open(waiting[number]):
-                poll.unregister(number)
-                del waiting[number]
-        known.call(b"x")
-    poll.close()
-
-
-def still_open(member: socket.socket) -> bool:
-    """Read; return False if the broker has closed the connection."""
-    try:
-        return bool(member.recv(1 << 16))
-    except ConnectionResetError:
-        return False
