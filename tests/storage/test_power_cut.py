@@ -10,100 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.storage.helpers import damages
 
-from requite.storage import LogSettings, MemoryFolder, MemoryLog, Record
-from requite.storage.memory import MemoryFile
+from requite.sim.kernel.disk import Killed, SimDisk
+from requite.storage import LogSettings, MemoryLog, Record
 
-PAGE_SIZE = 512
 SYNCED = LogSettings(segment_size_bytes=4096)
-
-
-class PowerCut(BaseException):
-    """A power cut; not an `Exception`, so that no handler of errors catches it."""
-
-
-class Disk(MemoryFolder):
-    """A disk that keeps synced data in `safe`, and raises `PowerCut` after `stop_at` operations."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stop_at = -1
-        self.operations = 0
-        self.safe: dict[str, File] = {}
-
-    def operation(self) -> None:
-        if self.operations == self.stop_at:
-            raise PowerCut
-        self.operations += 1
-
-    def create(self, name: str, size: int) -> MemoryFile:
-        self.operation()
-        file = self._files[name] = File(self, size)
-        return file
-
-    def rename(self, old: str, new: str) -> None:
-        self.operation()
-        super().rename(old, new)
-
-    def remove(self, name: str) -> None:
-        self.operation()
-        super().remove(name)
-
-    def sync(self) -> None:
-        self.operation()
-        self.safe = dict(self._files)  # type: ignore[arg-type]
-
-    def after_power_cut(self, random: Random) -> Disk:
-        """Return the disk after a power cut: a random part of the unsynced changes is lost."""
-        found = Disk()
-        entries = random.choice([self.safe, self._files])
-        for name, file in entries.items():
-            assert isinstance(file, File)
-            data = file.after_power_cut(random)
-            found._files[name] = File(found, len(data), data, data)
-        found.safe = dict(found._files)  # type: ignore[arg-type]
-        return found
-
-    def after_death(self) -> Disk:
-        """Return the disk after a kill: every write is there, and unsynced ones remain unsynced."""
-        found = Disk()
-        for name, file in self._files.items():
-            assert isinstance(file, File)
-            found._files[name] = File(found, file.size(), file.read(file.size(), 0), file.safe)
-        found.safe = {n: found._files[n] for n in self.safe if n in found._files}  # type: ignore[misc]
-        return found
-
-
-class File(MemoryFile):
-    """A file whose content survives a power cut once it is synced."""
-
-    def __init__(self, disk: Disk, size: int, data: bytes = b"", safe: bytes = b"") -> None:
-        super().__init__(size)
-        self._data += data
-        self._disk = disk
-        self.safe = safe
-
-    def write(self, data: bytes, offset: int) -> None:
-        self._disk.operation()
-        super().write(data, offset)
-
-    def truncate(self, size: int) -> None:
-        self._disk.operation()
-        super().truncate(size)
-
-    def sync(self) -> None:
-        self._disk.operation()
-        self.safe = self.read(self.size(), 0)
-
-    def after_power_cut(self, random: Random) -> bytes:
-        now = self.read(self.size(), 0)
-        size = random.choice([len(now), len(self.safe)])
-        odds = random.random()
-        return b"".join(
-            (now if random.random() < odds else self.safe)[at : at + PAGE_SIZE].ljust(
-                min(PAGE_SIZE, size - at), b"\0"
-            )
-            for at in range(0, size, PAGE_SIZE)
-        )[:size]
 
 
 class History:
@@ -113,7 +23,7 @@ class History:
         self.appended: dict[int, set[bytes]] = {}
         self.acknowledged: dict[int, bytes] = {}
 
-    def run(self, disk: Disk, random: Random) -> None:
+    def run(self, disk: SimDisk, random: Random) -> None:
         """Append, sync and rotate at random, for up to 11 batches or until the disk stops."""
         with MemoryLog(b"TEST", SYNCED, disk) as log:
             pending = self.records(log)  # recovery syncs the records it finds
@@ -134,7 +44,7 @@ class History:
         items = list(log.reader().tail())
         return {item.number: bytes(item.payload) for item in items if isinstance(item, Record)}
 
-    def assert_survived(self, disk: Disk) -> None:
+    def assert_survived(self, disk: SimDisk) -> None:
         with MemoryLog(b"TEST", SYNCED, disk) as log:
             records = self.records(log)
         assert self.acknowledged.items() <= records.items()
@@ -147,10 +57,10 @@ stops = st.lists(st.tuples(st.integers(0, 60), st.booleans()), min_size=1, max_s
 
 @given(seed=st.integers(0, 2**32), stops=stops)
 def test_acknowledged_records_survive_power_cuts(seed: int, stops: list[tuple[int, bool]]) -> None:
-    random, history, disk = Random(seed), History(), Disk()
+    random, history, disk = Random(seed), History(), SimDisk()
     for stop_at, power_is_cut in stops:
         disk.stop_at = stop_at
-        with suppress(PowerCut):
+        with suppress(Killed):
             history.run(disk, random)
         history.assert_survived(disk.after_power_cut(random))
         disk = disk.after_power_cut(random) if power_is_cut else disk.after_death()
@@ -159,10 +69,10 @@ def test_acknowledged_records_survive_power_cuts(seed: int, stops: list[tuple[in
 @pytest.mark.parametrize("sync", [True, False])
 def test_a_process_may_be_killed_between_any_two_operations(sync: bool) -> None:
     """The operating system holds all completed writes, so none is lost and none is damaged."""
-    settings, disk = LogSettings(segment_size_bytes=4096, sync=sync), Disk()
+    settings, disk = LogSettings(segment_size_bytes=4096, sync=sync), SimDisk()
     finished = False
     while not finished:
-        files = Disk()
+        files = SimDisk()
         files.stop_at = disk.stop_at = disk.stop_at + 1
         written: list[bytes] = []
         try:
@@ -173,7 +83,7 @@ def test_a_process_may_be_killed_between_any_two_operations(sync: bool) -> None:
                         written.append(b"%d %d" % (life, number))
                         log.rotate()
             finished = True
-        except PowerCut:
+        except Killed:
             pass
         with MemoryLog(b"TEST", settings, files.after_death()) as log:
             items = list(log.reader().tail())

@@ -9,6 +9,9 @@
     gone        bound queue      unbind
     gone        unbound queue    inspect it twice; delete it if it is empty and unused
 
+A declaration of a queue whose state is unknown does not tell whether it is bound, so such a queue
+is unbound before it is inspected.
+
 A queue that holds requests is never deleted, and its group not stopped: the group is required
 again. RabbitMQ deletes quorum queues only unconditionally, so the loop inspects the queue first,
 and only when no request can enter it: it has been unbound for `stop_delay`, and no worker runs that
