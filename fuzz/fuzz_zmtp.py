@@ -13,7 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from requite.errors import RemoteViolation
-from requite.framing import Limits, Mechanism, Null, PlainClient, PlainServer, SocketType, Zmtp
+from requite.framing import (
+    Limits,
+    Mechanism,
+    Null,
+    PlainClient,
+    PlainServer,
+    SocketType,
+    Zmtp,
+    known_users,
+)
 from requite.framing.zmtp_command import encode_command, encode_metadata
 
 LIMITS = Limits(message_size_bytes_max=1 << 16, frames_max=64, handshake_size_max=512)
@@ -21,7 +30,7 @@ SOCKET_TYPES = tuple(SocketType)
 MECHANISMS: tuple[Mechanism, ...] = (
     Null(),
     PlainClient("user", "secret"),
-    PlainServer(lambda username, password: username == "user"),
+    PlainServer(known_users({"user": "secret"})),
 )
 # Chunk sizes in bytes; 0: the whole stream at once.
 STEPS = (0, 1, 2, 3, 9, 64, 257, 4096)
@@ -51,6 +60,9 @@ def _run(kind: int, stream: bytes, step: int) -> tuple[list[list[bytes]], bool, 
     try:
         for chunk in _chunks(stream, step or len(stream)):
             messages += framing.receive(chunk)
+            if framing.login is not None:
+                framing.login.check_now()
+                messages += framing.receive(b"")
             framing.output()
     except RemoteViolation:
         framing.output()

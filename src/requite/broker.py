@@ -21,7 +21,14 @@ from requite.access.guard import AccessOption, AuthenticateOption, make_guard
 from requite.chronicle import Kind, WriterRole
 from requite.engine import Note, Wake
 from requite.errors import ConfigurationError
-from requite.framing import IdentityTable, Limits, SocketType, Zmtp, mechanism_to_check
+from requite.framing import (
+    CredentialsRefused,
+    IdentityTable,
+    Limits,
+    SocketType,
+    Zmtp,
+    mechanism_to_check,
+)
 from requite.framing.credentials import NULL_THAT_WAITS
 from requite.framing.handover import Handover
 from requite.framing.zmtp_mechanism import Mechanism, PlainServer
@@ -31,6 +38,7 @@ from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell import clock, entropy
+from requite.shell.admission import verify_now
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections, Endpoint
 from requite.shell.curve import CurveListener
@@ -168,6 +176,7 @@ class Broker(Daemon):
             lets_in=_accept_all if gate is None else gate.lets_in,
             identities=identities,
             identify=unrestricted if self._guard is None else self._guard.identify,
+            verify=verify_now if self._guard is None else self._guard.verify,
             login_refused=_ignore if self._guard is None else self._guard.login_refused,
             ask=None if self._guard is None else self._guard.ask,
             note=on_note or _unheard,
@@ -198,7 +207,7 @@ class Broker(Daemon):
                 "`curve` is a file with a secret key, but nothing says which peers to admit: give"
                 " `access` as well, or a `CurveListener`"
             )
-        return CurveListener(curve, self._guard.admits_key)
+        return CurveListener(curve, self._guard.access.admits_key)
 
     def _mechanisms(self, address: Address, tls: TlsSettings | None) -> Sequence[Mechanism]:
         """Return the mechanisms that an address offers. With an access file these are the ones by
@@ -208,7 +217,7 @@ class Broker(Daemon):
         access = self._guard.access
         offered: list[Mechanism] = []
         if access.has_passwords and (self._insecure or is_private(address)):
-            offered.append(PlainServer(self._guard.check_password))
+            offered.append(PlainServer(self._guard.access.check_password))
         if self._curve is not None:
             offered.append(self._curve.mechanism())
         is_known = isinstance(address, IpcAddress) or (tls is not None and tls.verify_client)
@@ -332,7 +341,7 @@ async def _raise_what_failed(pair: Pair) -> None:
     raise await pair.until_failed()
 
 
-def _ignore(_peer_name: str, _reason: str) -> None:
+def _ignore(_peer_name: str, _refusal: CredentialsRefused) -> None:
     """Keep no record of a refused login."""
 
 

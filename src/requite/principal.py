@@ -31,7 +31,7 @@ class Credential(NamedTuple):
     |---|---|
     | `tls` | the subject of its certificate (`CN=shop,O=Example`), its common name (`CN=shop`), the SHA-256 of its public key (`sha256:…`, in hex) |
     | `curve` | its public key, in Z85 |
-    | `plain` | its user name |
+    | `plain` | its user name, and which of the hashes of its passwords in an access file matched |
     | `local` | the user id of the peer of a Unix socket, in decimal |
     | `inside` | a part of the listener's own process |
 

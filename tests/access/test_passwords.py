@@ -6,8 +6,9 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
-from requite.access.passwords import Passwords, hash_password, parse_hash
+from requite.access.passwords import PasswordHash, Passwords, hash_password, parse_hash
 from requite.errors import ConfigurationError
+from requite.principal import Credential
 
 HASH = hash_password("correct horse")
 
@@ -64,6 +65,31 @@ def test_two_passwords_are_valid_while_one_is_replaced() -> None:
         assert passwords.check("shop", "new")
         assert not passwords.check("shop", "newer")
         assert not passwords.check("other", "new")
+
+
+def test_a_wrong_password_costs_as_many_hashes_for_each_user_or_for_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both = parse_hash(HASH), parse_hash(hash_password("new"))
+    passwords = Passwords({"one": both[:1], "two": both})
+    made: list[bytes] = []
+    monkeypatch.setattr(PasswordHash, "matches", lambda _self, data: made.append(data))
+    counts = []
+    for user in ("one", "two", "none"):
+        made.clear()
+        assert passwords.check(user, "wrong") is None
+        counts.append(len(made))
+    assert counts == [2, 2, 2]
+
+
+def test_a_password_proves_by_which_hash_and_is_recalled() -> None:
+    both = parse_hash(HASH), parse_hash(hash_password("new"))
+    passwords = Passwords({"shop": both})
+    assert passwords.recall("shop", "new") is None
+    proof = passwords.check("shop", "new")
+    assert proof == Credential("plain", ("shop", both[1].mark))
+    assert passwords.recall("shop", "new") == proof
+    assert passwords.recall("shop", "newer") is None
 
 
 def test_a_verified_password_is_remembered_as_a_digest_only() -> None:

@@ -10,7 +10,7 @@ import pytest
 from requite.access import Access
 from requite.access.exposure import check_exposure
 from requite.access.file import parse
-from requite.access.passwords import hash_password
+from requite.access.passwords import hash_password, parse_hash
 from requite.errors import ConfigurationError
 from requite.framing.base import CredentialsRefused
 from requite.principal import INSIDE, Credential, Verb
@@ -19,6 +19,7 @@ from requite.shell.connections import Endpoint, no_framing
 from requite.transport.address import parse_address
 from requite.transport.tls import TlsSettings
 
+HASH = hash_password("secret")
 FILE = f"""
 [user.shop]
 tls = ["CN=shop", "sha256:aa"]
@@ -27,7 +28,7 @@ call = ["price", "pay.*"]
 [user.both]
 curve = "key"
 local = 7
-password = "{hash_password("secret")}"
+password = "{HASH}"
 
 [user.guest]
 anonymous = true
@@ -58,7 +59,7 @@ def access() -> Access:
         (Credential("curve", ("key",)), "both"),
         (Credential("local", ("7",)), "both"),
         (Credential("local", ("8",)), "guest"),
-        (Credential("plain", ("both",)), "both"),
+        (Credential("plain", ("both", parse_hash(HASH).mark)), "both"),
         (None, "guest"),
     ],
 )
@@ -75,7 +76,8 @@ def test_a_user_is_recognised_by_any_of_its_credentials(
         Credential("tls", ("key",)),
         Credential("curve", ("CN=shop",)),
         Credential("plain", ("shop",)),  # has no password
-        Credential("plain", ("nobody",)),
+        Credential("plain", ("nobody", "")),
+        Credential("plain", ("both", "the salt of a hash that was removed")),
     ],
 )
 def test_a_credential_of_nobody_is_refused_with_its_name(
@@ -210,3 +212,18 @@ def test_a_listener_that_knows_nobody_stays_on_its_machine(
             check_exposure(listen, is_guarded=False, insecure=False)
     else:
         check_exposure(listen, is_guarded=False, insecure=False)
+
+
+def test_only_the_hash_that_has_matched_admits_a_connection() -> None:
+    """A connection stays while its password is valid, and ends when that is removed."""
+    old, new = hash_password("old"), hash_password("new")
+    row = "[user.shop]\npassword = {}\n"
+    both = parse(row.format([old, new]).encode())
+    access = Access(both)
+    by_old, by_new = (access.check_password("shop", each) for each in ("old", "new"))
+    assert access.identify(by_old, "peer") is access.identify(by_new, "peer")
+    access.load(parse(row.format([new]).encode()))
+    assert access.identify(by_new, "peer").name == "shop"
+    with pytest.raises(CredentialsRefused, match="plain:shop"):
+        access.identify(by_old, "peer")
+    assert access.recall_password("shop", "old") is None

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from tests.framing.logins import receive
 
 from requite.framing import SocketType, Zmtp
 
@@ -12,8 +13,8 @@ Connect = Callable[..., tuple[Zmtp, Zmtp]]
 def _shake_hands(left: Zmtp, right: Zmtp) -> None:
     to_left, to_right = right.opening(), left.opening()
     while to_left or to_right:
-        assert right.receive(to_right) == []
-        assert left.receive(to_left) == []
+        assert receive(right, to_right) == []
+        assert receive(left, to_left) == []
         to_left, to_right = right.output(), left.output()
     assert left.ready
     assert right.ready

@@ -12,6 +12,7 @@ from requite.framing import (
     mechanism_to_check,
     mechanism_to_show,
 )
+from requite.principal import Credential
 
 SIGNATURE = bytes.fromhex("ff 0000000000000000 7f")
 FILLER = bytes(31)
@@ -20,8 +21,8 @@ PLAIN = b"PLAIN" + bytes(15)
 GREETING = SIGNATURE + b"\x03\x01" + NULL + b"\0" + FILLER
 
 
-def accept_anyone(username: str, password: str) -> bool:
-    return True
+def accept_anyone(username: str, password: str) -> Credential:
+    return Credential("plain", (username,))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.framing.logins import receive
 
 from requite.errors import RemoteViolation
 from requite.framing import Limits, PlainClient, PlainServer, SocketType, Zmtp, known_users
@@ -49,8 +50,8 @@ def record(receiver: Zmtp, sender: Zmtp, messages: list[list[bytes]]) -> Recordi
     to_receiver, to_sender = sender.opening(), receiver.opening()
     said, answers = to_receiver, b""
     while to_receiver or to_sender:
-        receiver.receive(to_receiver)
-        sender.receive(to_sender)
+        receive(receiver, to_receiver)
+        receive(sender, to_sender)
         to_receiver, to_sender = sender.output(), receiver.output()
         said, answers = said + to_receiver, answers + to_sender
     out = [said]
@@ -72,7 +73,7 @@ def outcome(framing: Zmtp, stream: list[bytes]) -> tuple[list[list[bytes]], byte
     said = b""
     for chunk in stream:
         try:
-            messages += framing.receive(chunk)
+            messages += receive(framing, chunk)
         except RemoteViolation as violation:
             return messages, said + framing.output(), str(violation)
         said += framing.output()

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 import zmq
+from tests.framing.logins import receive
 from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils.monitor import parse_monitor_message
 
@@ -70,7 +71,7 @@ class Wire:
             raise ConnectionResetError("the peer hung up between messages")
         was_ready = self.framing.ready
         try:
-            self.inbox += self.framing.receive(chunk)
+            self.inbox += receive(self.framing, chunk)
         finally:
             output = self.framing.output()
             if output:

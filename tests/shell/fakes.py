@@ -24,6 +24,7 @@ class LineFraming:
     """
 
     peer_credential: Credential | None = None
+    login: None = None  # no passwords
     peer_features: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
@@ -59,10 +60,6 @@ class LineFraming:
             self.farewell = "the peer said farewell"
             return None
         return line.split(b" ")
-
-    def checks_password(self, _chunk: bytes, /) -> bool:
-        """Return False: the protocol has no passwords."""
-        return False
 
     def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""

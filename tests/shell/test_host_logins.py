@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.shell.fakes import FakeStream, HostBench, LineFraming, warnings_of
 
 from requite.engine import PeerJoined
-from requite.framing import CredentialsRefused
+from requite.framing import CredentialsRefused, Login
+from requite.principal import Credential
 from requite.shell.host import Link
 
 
 class Password(LineFraming):
     """The first line of a peer must be its name and `right`."""
 
-    def checks_password(self, _chunk: bytes, /) -> bool:
-        return not self.ready
+    login: Login | None = None  # type: ignore[assignment]
 
     def receive(self, chunk: bytes) -> list[list[bytes]]:
-        if not self.ready and b" wrong\n" in chunk:
-            raise CredentialsRefused("the credentials were refused")
-        return super().receive(chunk)
+        self._buffer += chunk
+        if self.login is None and not self.ready and b"\n" in self._buffer:
+            line, _, self._buffer = self._buffer.partition(b"\n")
+            user, _, password = line.decode().rpartition(" ")
+            self.login = Login(user, password, _check)
+        if self.login is not None:
+            if not self.login.is_decided:
+                return []
+            login, self.login = self.login, None
+            if login.proof is None:
+                raise CredentialsRefused("the credentials were refused")
+            self.ready = True
+        return super().receive(b"") if self.ready else []
+
+
+def _check(user: str, password: str) -> Credential | None:
+    return Credential("plain", (user,)) if password == "right" else None
 
 
 def dial(bench: HostBench, address: str, port: int = 1) -> tuple[Link, FakeStream]:
@@ -69,15 +85,17 @@ def test_guesses_over_many_connections_are_slow() -> None:
         bench.tick(0.1)
         links = [link for link in links if not link.ended]
         links += [dial(bench, "10.0.0.1", 0)[0] for _ in range(100 - len(links))]
-    checked, _ = bench.host._logins._failures["tcp://10.0.0.1"]
+    checked, _ = bench.host._admission._logins._failures["tcp://10.0.0.1"]
     assert 1 + 16 <= checked <= 1 + 5 * 16, "16 connections wait at a time"
 
 
 def test_the_user_of_a_host_learns_who_was_refused() -> None:
-    refused: list[tuple[str, str]] = []
+    refused: list[tuple[str, CredentialsRefused]] = []
     bench = HostBench(login_refused=lambda peer, reason: refused.append((peer, reason)))
     guess(bench, port=4711)
-    assert refused == [("tcp://10.0.0.1:4711", "the credentials were refused")]
+    assert [(peer, str(refusal)) for peer, refusal in refused] == [
+        ("tcp://10.0.0.1:4711", "the credentials were refused")
+    ]
 
 
 def test_a_right_password_waits_once_after_failures_at_its_address() -> None:
@@ -87,8 +105,8 @@ def test_a_right_password_waits_once_after_failures_at_its_address() -> None:
         bench.tick(0.1)
     link, stream = dial(bench, "10.0.0.1")
     bench.host.received(link, b"bob ")
-    assert stream.calls[-1] == "pause"
     bench.host.received(link, b"right\n")
+    assert stream.calls[-1] == "pause"
     assert not joined(bench)
     bench.tick(0.2)
     assert joined(bench) == [link]
@@ -98,10 +116,9 @@ def test_a_right_password_waits_once_after_failures_at_its_address() -> None:
 def test_other_addresses_do_not_wait() -> None:
     bench = HostBench()
     guess(bench)
-    link, stream = dial(bench, "10.0.0.2")
+    link, _ = dial(bench, "10.0.0.2")
     bench.host.received(link, b"bob right\n")
     assert joined(bench) == [link]
-    assert "pause" not in stream.calls
 
 
 def test_failures_are_forgotten_after_minutes() -> None:
@@ -117,7 +134,7 @@ def test_the_table_of_addresses_is_bounded() -> None:
     bench = HostBench()
     for n in range(3000):
         guess(bench, f"10.0.{n // 256}.{n % 256}")
-    assert len(bench.host._logins._failures) == 1024
+    assert len(bench.host._admission._logins._failures) == 1024
 
 
 def test_failures_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -137,13 +154,13 @@ def test_a_link_that_ends_while_it_waits_leaves_no_state() -> None:
     bench = HostBench()
     guess(bench)
     link, _ = dial(bench, "10.0.0.1")
-    bench.host.received(link, b"bob ")
+    bench.host.received(link, b"bob right\n")
+    assert len(bench.host._admission)
     bench.host.closed(link, "reset")
     bench.tick(1.0)
     assert not joined(bench)
-    assert bench.host._logins.next_at() is None
-    assert not bench.host._logins._waiting
-    assert not bench.host._logins._crowds
+    assert bench.host._admission.next_at() is None
+    assert not len(bench.host._admission)
 
 
 def test_peers_that_prove_themselves_by_other_means_never_wait() -> None:
@@ -154,3 +171,57 @@ def test_peers_that_prove_themselves_by_other_means_never_wait() -> None:
     link = bench.host.opened(stream, accepted=True, framing=LineFraming())
     bench.host.received(link, b"ann\n")
     assert joined(bench) == [link]
+
+
+class Slow:
+    """A check of passwords that takes its time, as on a thread."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[Login, Callable[[], object]]] = []
+        self.withdrawn: list[Login] = []
+
+    def verify(self, login: Login, decided: Callable[[], object]) -> Callable[[], object]:
+        self.begun.append((login, decided))
+        return lambda: self.withdrawn.append(login)
+
+    def end(self, number: int) -> None:
+        login, decided = self.begun[number]
+        login.check_now()
+        decided()
+
+
+def test_other_links_are_served_while_a_password_is_checked() -> None:
+    slow = Slow()
+    bench = HostBench(verify=slow.verify)
+    link, stream = dial(bench, "10.0.0.1")
+    bench.host.received(link, b"bob right\none\n")
+    assert stream.calls[-1] == "pause"
+    other, _ = bench.open("ann")
+    assert joined(bench) == [other]
+    bench.host.received(link, b"two\n")  # a stream may deliver one more chunk
+    slow.end(0)
+    assert joined(bench) == [other, link]
+    assert bench.engine.messages() == [[[b"one"], [b"two"]]]
+    assert stream.calls[-1] == "resume"
+    assert bench.host.received(link, b"three\n") is None
+    assert bench.engine.messages()[1:] == [[[b"three"]]]
+
+
+def test_a_wrong_password_ends_its_link_when_the_check_says_so() -> None:
+    slow = Slow()
+    bench = HostBench(verify=slow.verify)
+    link = guess(bench)
+    assert not link.ended
+    slow.end(0)
+    assert link.ended
+    assert joined(bench) == []
+    assert not len(bench.host._admission)
+
+
+def test_the_check_for_a_link_that_has_ended_is_withdrawn() -> None:
+    slow = Slow()
+    bench = HostBench(verify=slow.verify)
+    link = guess(bench)
+    bench.host.closed(link, "reset")
+    assert slow.withdrawn == [slow.begun[0][0]]
+    assert not len(bench.host._admission)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -15,7 +16,7 @@ from requite.access.file import AccessFile
 from requite.access.table import Access
 from requite.chronicle import Kind
 from requite.errors import ConfigurationError, RemoteViolation
-from requite.framing.base import CredentialsRefused
+from requite.framing.base import CredentialsRefused, Login
 from requite.principal import INSIDE, Credential, Principal
 
 _LOOK_EVERY_S: Final = 1.0  # at the file
@@ -26,6 +27,16 @@ AccessOption: TypeAlias = Access | str | Path
 
 AuthenticateOption: TypeAlias = Authenticate | Authenticator
 """A hook that is asked about each peer that the access file admits."""
+
+
+_WRONG: Final = {
+    "plain": "a wrong password, or an unknown user",
+    "curve": "no user has this key",
+}
+
+
+def _nothing() -> None:
+    """Withdraw nothing."""
 
 
 def _allow(_principal: Principal) -> str:
@@ -58,8 +69,9 @@ class Guard:
         self._changed = changed
         self._lacks = lacks
         self._record = record
-        self._refused = "", ""  # the last wrong credential, and what is wrong with it
         self._authenticator = authenticator
+        # One thread: floods of wrong passwords get a part of one core, at most.
+        self._hashing = ThreadPoolExecutor(1, "check-password")
         self._following: asyncio.Task[None] | None = None
 
     def identify(self, credential: Credential | None, peer_name: str) -> Principal:
@@ -94,24 +106,33 @@ class Guard:
 
         return authenticator.ask(peer, record)
 
-    def check_password(self, user: str, password: str) -> bool:
-        """Whether the password is the user's."""
-        if self.access.check_password(user, password):
-            return True
-        self._refused = f"plain:{user}", "a wrong password, or an unknown user"
-        return False
+    def verify(self, login: Login, decided: Callable[[], object]) -> Callable[[], object]:
+        """See `requite.shell.admission.Verify`. A password that is not remembered is checked on a
+        thread, since a hash takes as long as thousands of requests."""
+        known = self.access.recall_password(login.user, login.password)
+        if known is not None:
+            login.decide(known)
+            decided()
+            return _nothing
+        loop = asyncio.get_running_loop()
+        checking = loop.run_in_executor(self._hashing, login.check, login.user, login.password)
 
-    def admits_key(self, key: str) -> bool:
-        """Whether a user has this public key of CURVE."""
-        if self.access.admits_key(key):
-            return True
-        self._refused = f"curve:{key}", "no user has this key"
-        return False
+        def checked(check: asyncio.Future[Credential | None]) -> None:
+            if check.cancelled():
+                return
+            if error := check.exception():
+                _log.error("cannot check the password of %r: %s", login.user, error)
+            login.decide(None if error else check.result())
+            decided()
 
-    def login_refused(self, peer_name: str, reason: str) -> None:
+        checking.add_done_callback(checked)
+        return checking.cancel
+
+    def login_refused(self, peer_name: str, refusal: CredentialsRefused) -> None:
         """Record that the handshake of a peer was refused, with the credential that it showed."""
-        (credential, why), self._refused = self._refused, ("", "")
-        self._record(Kind.DENIED, credential, f"{why or reason}, from {peer_name}")
+        shown = refusal.shown
+        why = str(refusal) if shown is None else _WRONG.get(shown.kind, str(refusal))
+        self._record(Kind.DENIED, str(shown or ""), f"{why}, from {peer_name}")
 
     def start(self) -> None:
         """Begin to follow the file, on the running event loop."""
@@ -125,6 +146,7 @@ class Guard:
             await asyncio.wait([following])
         if self._authenticator is not None:
             await self._authenticator.close()
+        self._hashing.shutdown(wait=False, cancel_futures=True)
 
     async def read_again(self) -> None:
         """Read the file now. Raises `ConfigurationError` for a bad one, and keeps the users."""

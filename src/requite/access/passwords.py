@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from requite.errors import ConfigurationError
+from requite.principal import Credential
 
 _LOG2_N: Final = 14
 _R: Final = 8
@@ -23,7 +24,7 @@ _SALT_SIZE: Final = 16
 _HASH_SIZE: Final = 32
 _MEMORY_MAX: Final = 64 << 20
 _PASSWORD_SIZE_MAX: Final = 255  # of ZMTP PLAIN
-_VERIFIED_MAX: Final = 1024
+_PROVEN_MAX: Final = 1024
 
 
 class PasswordHash(NamedTuple):
@@ -34,6 +35,11 @@ class PasswordHash(NamedTuple):
     p: int
     salt: bytes
     digest: bytes
+
+    @property
+    def mark(self) -> str:
+        """Tells the hashes of a user apart, without a secret: the salt."""
+        return self.salt.hex()
 
     def matches(self, password: bytes) -> bool:
         """Whether a password has this hash."""
@@ -93,25 +99,37 @@ def _scrypt(password: bytes, form: PasswordHash) -> bytes:
 class Passwords:
     """Checks passwords against a table of hashes, several per user while one is replaced.
 
-    An unknown user costs as much time as a known one with a wrong password.
+    A wrong password costs the time of as many hashes for each user, and for an unknown one. `check`
+    may run in a thread, while others call `recall`.
     """
 
     def __init__(self, hashes: Mapping[str, tuple[PasswordHash, ...]]) -> None:
         self._hashes = dict(hashes)
+        self._most = max(map(len, self._hashes.values()), default=1)
         self._key = secrets.token_bytes(_HASH_SIZE)
-        self._verified: set[bytes] = set()
+        self._proven: dict[bytes, Credential] = {}  # by a digest of user and password
         self._nobody = PasswordHash(_LOG2_N, _R, _P, bytes(_SALT_SIZE), bytes(_HASH_SIZE))
 
-    def check(self, user: str, password: str) -> bool:
-        """Whether the password is the user's."""
+    def recall(self, user: str, password: str) -> Credential | None:
+        """Return what a password has proven before, in microseconds; None if it has not."""
+        return self._proven.get(self._digest(user, password))
+
+    def check(self, user: str, password: str) -> Credential | None:
+        """Return what a password proves: which user, by which hash; None if it is wrong."""
+        if (known := self.recall(user, password)) is not None:
+            return known
         data = password.encode()
-        mark = hmac.digest(self._key, user.encode() + b"\0" + data, "sha256")
-        hashes = self._hashes.get(user)
-        if mark in self._verified:
-            return True
-        if not any(each.matches(data) for each in hashes or (self._nobody,)) or hashes is None:
-            return False
-        if len(self._verified) >= _VERIFIED_MAX:
-            self._verified.clear()
-        self._verified.add(mark)
-        return True
+        hashes = self._hashes.get(user, ())
+        found = next((each for each in hashes if each.matches(data)), None)
+        if found is None:
+            for _ in range(self._most - len(hashes)):
+                self._nobody.matches(data)
+            return None
+        if len(self._proven) >= _PROVEN_MAX:
+            self._proven.clear()
+        proof = Credential("plain", (user, found.mark))
+        self._proven[self._digest(user, password)] = proof
+        return proof
+
+    def _digest(self, user: str, password: str) -> bytes:
+        return hmac.digest(self._key, user.encode() + b"\0" + password.encode(), "sha256")

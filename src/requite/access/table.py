@@ -24,7 +24,8 @@ class Access:
     """The users of a listener. All its connections of one user share one `Principal`.
 
     `load` replaces the users; principals of users that remain keep their identity, so that open
-    connections get their new rights. Not thread-safe: call it on the listener's event loop.
+    connections get their new rights. Not thread-safe, except for `changed_file` and
+    `check_password`: call it on the listener's event loop.
     """
 
     def __init__(self, file: AccessFile) -> None:
@@ -85,7 +86,7 @@ class Access:
         if not name:
             whose = "no credential" if credential is None else f"the credential {credential}"
             raise CredentialsRefused(
-                f"{peer_name} has {whose}, which no user of {self._file.path} has"
+                f"{peer_name} has {whose}, which no user of {self._file.path} has", credential
             )
         return self._principals[name]
 
@@ -93,16 +94,22 @@ class Access:
         if credential is None:
             return self._anonymous
         kind, names = credential
-        if kind == "plain":
+        if kind == "plain":  # the hash that has matched may have been removed
             user = self._file.users.get(names[0])
-            return "" if user is None or not user.passwords else user.name
+            marks = () if user is None else tuple(each.mark for each in user.passwords)
+            return names[0] if names[-1] in marks else ""
         found = (self._by_credential.get((kind, name)) for name in names)
         # A Unix socket tells the user id of every peer, whether or not it is meant to matter.
         return next(filter(None, found), self._anonymous if kind == "local" else "")
 
-    def check_password(self, user: str, password: str) -> bool:
-        """Whether the password is the user's; takes the same time for unknown users."""
+    def check_password(self, user: str, password: str) -> Credential | None:
+        """Return what a password proves; None if it is wrong. Takes some 50 ms, and may run in a
+        thread."""
         return self._passwords.check(user, password)
+
+    def recall_password(self, user: str, password: str) -> Credential | None:
+        """Return what a password has proven before, in microseconds; None if it has not."""
+        return self._passwords.recall(user, password)
 
     def admits_key(self, key: str) -> bool:
         """Whether a user has this public key of CURVE."""

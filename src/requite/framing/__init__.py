@@ -5,6 +5,7 @@ from requite.framing.base import (
     CredentialsRefused,
     Framing,
     Limits,
+    Login,
     Message,
 )
 from requite.framing.credentials import mechanism_to_check, mechanism_to_show
@@ -29,6 +30,7 @@ __all__ = [
     "Framing",
     "IdentityTable",
     "Limits",
+    "Login",
     "Mechanism",
     "Message",
     "Null",

@@ -88,6 +88,7 @@ class Amqp:
         self.ready = False
         self.refusal = ""  # the engine handles what RabbitMQ refuses
         self.peer_identity = b""
+        self.login: None = None  # the engine has the passwords
         self.peer_credential: Credential | None = None
         self.peer_features: frozenset[str] = frozenset()
         self.farewell = ""
@@ -135,10 +136,6 @@ class Amqp:
             at = after + 1
         self._tail = data[at:]
         return messages
-
-    def checks_password(self, _chunk: bytes, /) -> bool:
-        """Return False: the protocol has no passwords."""
-        return False
 
     def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""

@@ -17,8 +17,8 @@ how long a peer may be silent) are the shell's business.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol, Self, TypeAlias
 
 from requite.errors import RemoteViolation
@@ -29,10 +29,42 @@ Message: TypeAlias = list[bytes]
 
 
 class CredentialsRefused(RemoteViolation):
-    """The user name, password or key of the peer is wrong. `status` is what the peer is told."""
+    """The user name, password or key of the peer is wrong. `status` is what the peer is told;
+    `shown` is the credential, without its secret, if the framing knows it."""
 
     # Of ZAP (RFC 27), for failed authentication; libzmq servers send it as the reason.
     status: ClassVar[str] = "400"
+
+    def __init__(self, reason: str, shown: Credential | None = None) -> None:
+        super().__init__(reason)
+        self.shown = shown
+
+
+Check: TypeAlias = Callable[[str, str], Credential | None]
+"""Returns what a user name and a password prove; None: one of them is wrong."""
+
+
+@dataclass(slots=True, eq=False)
+class Login:
+    """A user name and a password, for whose check a handshake waits.
+
+    The owner of the connection calls `decide` with the result of `check(user, password)`, which may
+    take long, and then `Framing.receive`, if need be with no bytes: the handshake goes on.
+    """
+
+    user: str
+    password: str = field(repr=False)
+    check: Check = field(repr=False)
+    proof: Credential | None = None
+    is_decided: bool = False
+
+    def decide(self, proof: Credential | None) -> None:
+        """Set what the password has proven; None: it is wrong."""
+        self.proof, self.is_decided = proof, True
+
+    def check_now(self) -> None:
+        """Check the password and decide: for checks that take microseconds."""
+        self.decide(self.check(self.user, self.password))
 
 
 BODY_FRAMES_MAX: Final = 1024
@@ -94,8 +126,10 @@ class Framing(Protocol):
         and every later call raises the same error.
         """
 
-    def checks_password(self, chunk: bytes, /) -> bool:
-        """Whether handling the next bytes may check a password."""
+    @property
+    def login(self) -> Login | None:
+        """The password for which the handshake of a listener waits; None if for none. Meanwhile
+        `receive` only keeps bytes."""
 
     def refuse(self, status: str, /) -> None:
         """Tell a peer whose handshake is complete why it is not admitted, if the protocol can; the

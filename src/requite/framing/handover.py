@@ -26,6 +26,7 @@ class Handover:
     farewell: str = ""
     mid_message: bool = False
     partial_size: int = 0
+    login: None = None  # no passwords
 
     def opening(self) -> bytes:
         """Return no bytes: there is no greeting."""
@@ -34,10 +35,6 @@ class Handover:
     def receive(self, chunk: Any) -> Any:
         """Return the messages of the peer's last flush."""
         return chunk
-
-    def checks_password(self, _chunk: Any, /) -> bool:
-        """Return False: the protocol has no passwords."""
-        return False
 
     def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""

@@ -70,6 +70,7 @@ class SpStream:
     """
 
     refusal = ""  # SP has no credentials
+    login: None = None
     farewell = ""  # on a stream, SP has no message that ends a connection
 
     __slots__ = (
@@ -157,10 +158,6 @@ class SpStream:
         if end > self._limit:  # a smaller chunk has no payload beyond the limit
             self._check_sizes(messages)
         return messages
-
-    def checks_password(self, _chunk: bytes, /) -> bool:
-        """Return False: the protocol has no passwords."""
-        return False
 
     def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""

@@ -39,6 +39,7 @@ class SpWebSocket:
     """
 
     refusal = ""  # SP has no credentials
+    login: None = None
 
     __slots__ = (
         "_broken",
@@ -115,10 +116,6 @@ class SpWebSocket:
         except RemoteViolation as violation:
             self._broken = violation
             raise
-
-    def checks_password(self, _chunk: bytes, /) -> bool:
-        """Return False: the protocol has no passwords."""
-        return False
 
     def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""

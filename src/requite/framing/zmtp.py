@@ -25,7 +25,7 @@ from functools import partial
 from typing import Final
 
 from requite.errors import LocalViolation, RemoteViolation
-from requite.framing.base import CredentialsRefused, Limits, Message
+from requite.framing.base import CredentialsRefused, Limits, Login, Message
 from requite.framing.zmtp_command import (
     COMMAND,
     Command,
@@ -57,7 +57,6 @@ from requite.framing.zmtp_mechanism import (
     Mechanism,
     MechanismMismatch,
     Null,
-    PlainServer,
     Traffic,
 )
 from requite.framing.zmtp_socket import (
@@ -117,6 +116,7 @@ class Zmtp:
         "_role",
         "_traffic",
         "closes_early",
+        "login",
         "peer_credential",
         "peer_features",
         "peer_identity",
@@ -140,6 +140,7 @@ class Zmtp:
         self.socket_type = socket_type
         self.closes_early = closes_early
         self.ready = False
+        self.login: Login | None = None
         self.refusal = ""
         self.peer_identity = b""
         self.peer_credential: Credential | None = None
@@ -166,19 +167,6 @@ class Zmtp:
         """Return the greeting of this side; without a mechanism, which the peer's greeting chooses,
         if there are several."""
         return self._greeting() if len(self._offered) == 1 else self._greeting()[:MECHANISM_AT]
-
-    def checks_password(self, chunk: bytes, /) -> bool:
-        """Whether the peer has chosen PLAIN, at a listener, and is still in the handshake."""
-        mechanism = self._mechanism
-        if self._phase is _Phase.GREETING:
-            greeting = self._buffer + chunk
-            if len(greeting) < GREETING_SIZE:
-                return False
-            announced = parse_greeting(greeting).mechanism
-            mechanism = next((e for e in self._offered if e.name == announced), mechanism)
-        elif self._phase is not _Phase.HANDSHAKE:
-            return False
-        return isinstance(mechanism, PlainServer)
 
     def refuse(self, status: str, /) -> None:
         """Tell the peer by ERROR why it is not admitted, in place of the last command of the
@@ -275,7 +263,10 @@ class Zmtp:
         try:
             if self._phase is _Phase.GREETING:
                 self._take_greeting()
-            while self._phase is _Phase.HANDSHAKE and self._buffer:
+            elif self.login is not None and self.login.is_decided:
+                self.login = None
+                self._advance(None)
+            while self._phase is _Phase.HANDSHAKE and self._buffer and self.login is None:
                 if not self._take_command():
                     break
         except RemoteViolation as violation:
@@ -304,7 +295,7 @@ class Zmtp:
         self._phase = _Phase.HANDSHAKE
         admit = partial(admit_peer, self.socket_type)
         self._handshake = self._mechanism.handshake(self._metadata, admit)
-        self._output += next(self._handshake)
+        self._advance(None)
 
     def _check_mechanism(self, greeting: Greeting) -> None:
         """Refuse another mechanism, and a second server of it.
@@ -334,10 +325,15 @@ class Zmtp:
         self._advance(command)
         return True
 
-    def _advance(self, command: Command) -> None:
+    def _advance(self, command: Command | None) -> None:
+        """Go on with the handshake: give it a command, or start it, or continue after a login."""
         assert self._handshake is not None
         try:
-            self._output += self._handshake.send(command)
+            step = next(self._handshake) if command is None else self._handshake.send(command)
+            if isinstance(step, Login):
+                self.login = step
+            else:
+                self._output += step
         except StopIteration as stop:
             established: Established = stop.value
             self._output += established.last_words

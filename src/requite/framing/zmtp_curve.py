@@ -229,7 +229,8 @@ class CurveServer:
         if not self.check(text):
             raise CredentialsRefused(
                 f"refused the client key {text!r}: it is not among the keys of the clients that are"
-                " admitted (`--curve-clients`)"
+                " admitted (`--curve-clients`)",
+                Credential("curve", (text,)),
             )
         peer = admit(plain[KEY_SIZE + _VOUCH_SIZE :])
         answer = _short(1)

@@ -2,7 +2,8 @@
 
 A mechanism is an immutable setting that all connections share; `handshake` returns the handshake of
 one connection. It is a generator: it yields bytes to send, is sent the peer's next command, and
-returns what it has `Established`.
+returns what it has `Established`. In place of bytes it may yield a `Login`, and goes on when that
+is decided.
 
         NULL          both:    READY, in any order
         PLAIN, CURVE  client:  HELLO            INITIATE
@@ -19,7 +20,7 @@ from hmac import compare_digest
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
-from requite.framing.base import CredentialsRefused, Limits, Message
+from requite.framing.base import Check, CredentialsRefused, Limits, Login, Message
 from requite.framing.zmtp_command import Command, encode_command
 from requite.framing.zmtp_socket import Peer
 from requite.principal import Credential
@@ -54,8 +55,7 @@ class Established(NamedTuple):
     traffic: Callable[[Limits], Traffic] | None = None
 
 
-Handshake: TypeAlias = Generator[bytes, Command, Established]
-Check: TypeAlias = Callable[[str, str], bool]
+Handshake: TypeAlias = Generator[bytes | Login, Command, Established]
 
 CURVE: Final = b"CURVE"
 _PLAIN: Final = b"PLAIN"
@@ -179,9 +179,10 @@ class PlainClient:
 
 @dataclass(frozen=True, slots=True)
 class PlainServer:
-    """Admits a client if `check(username, password)` returns True.
+    """Admits a client if `check(username, password)` returns what they prove.
 
-    `check` should take the same time for each wrong input: see `same_secret` and `known_users`.
+    `check` should take the same time for each wrong input: see `same_secret` and `known_users`. The
+    owner of the connection calls it (`Login`).
     """
 
     check: Check
@@ -192,15 +193,17 @@ class PlainServer:
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         command = yield b""
         username, password = _credentials(data_of(command, b"HELLO"))
-        if not self.check(username, password):
+        login = Login(username, password, self.check)
+        yield login
+        if login.proof is None:
             raise CredentialsRefused(
                 f"refused the credentials of user {username!r}: the broker's"
-                " `--credentials-file` has no such user, or another password"
+                " `--credentials-file` has no such user, or another password",
+                Credential("plain", (username,)),
             )
         command = yield encode_command(b"WELCOME")
         peer = admit(data_of(command, b"INITIATE"))
-        credential = Credential("plain", (username,))
-        return Established(peer, credential, encode_command(b"READY", metadata))
+        return Established(peer, login.proof, encode_command(b"READY", metadata))
 
     def mismatch(self, theirs: bytes) -> str:
         """See `Mechanism`."""
@@ -260,8 +263,9 @@ def known_users(passwords: Mapping[str, str]) -> Check:
     if not all(table) or not all(table.values()):
         raise ConfigurationError("a user name or a password is empty; give each user both")
 
-    def check(username: str, password: str) -> bool:
+    def check(username: str, password: str) -> Credential | None:
         expected = table.get(username)
-        return same_secret(password, expected or "") and expected is not None
+        is_right = same_secret(password, expected or "") and expected is not None
+        return Credential("plain", (username,)) if is_right else None
 
     return check

@@ -51,11 +51,10 @@ from requite.engine import (
 from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import CredentialsRefused, Framing, Message
 from requite.framing.router import IdentityTable
-from requite.shell.approvals import Approvals
+from requite.shell.admission import AdmissionControl, Verify, verify_now
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
-from requite.shell.logins import Logins
-from requite.shell.owners import Identify, Owners, QuotaReached, unrestricted
+from requite.shell.owners import Identify, QuotaReached, unrestricted
 from requite.shell.partial_messages import PartialMessages
 from requite.shell.pending_links import PendingLinks
 from requite.shell.waiting import Waiting
@@ -95,7 +94,8 @@ class Uses(TypedDict, total=False):
     - `flow(is_free)`: some link pushes back (False), or none does any more (True).
     - `identities`: the identity table of a listening ROUTER.
     - `identify`: finds the principal of an accepted link.
-    - `login_refused(peer_name, reason)`: the credentials in a handshake were wrong.
+    - `verify`: checks the password for which the handshake of an accepted link waits.
+    - `login_refused(peer_name, refusal)`: the credentials in a handshake were wrong.
     - `ask`: asks whether to admit an accepted link that has a principal; None: all are.
     - `logger`: the name of the logger for warnings.
     - `reports_dials`: the user reports failed handshakes of dialled links, so the host does not log
@@ -110,7 +110,8 @@ class Uses(TypedDict, total=False):
     flow: Callable[[bool], None]
     identities: IdentityTable[Link]
     identify: Identify
-    login_refused: Callable[[str, str], None]
+    verify: Verify
+    login_refused: Callable[[str, CredentialsRefused], None]
     ask: Ask | None
     logger: str
     reports_dials: bool
@@ -165,10 +166,15 @@ class Host:
         self._released = released
         self._deliver = uses.get("deliver", _unexpected)
         self._flow = uses.get("flow", _ignore)
-        self._identities = uses.get("identities")
-        self._owners = Owners(uses.get("identify", unrestricted))
         self._login_refused = uses.get("login_refused", _ignore)
-        self._approvals = Approvals(uses.get("ask"))
+        self._admission = AdmissionControl(
+            self,
+            clock,
+            uses.get("identify", unrestricted),
+            uses.get("verify", verify_now),
+            uses.get("ask"),
+            uses.get("identities"),
+        )
         self.limits = limits or LinkLimits()
         self._warnings = Warnings(logging.getLogger(uses.get("logger", "requite")), clock)
         self._reports_dials = uses.get("reports_dials", False)
@@ -178,7 +184,6 @@ class Host:
         self._armed_at = inf
         self._pending_links = PendingLinks(self.limits.handshake_timeout_s)
         self._partials = PartialMessages(self.limits)
-        self._logins = Logins()
         self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
         self._pushing_back = 0  # how many links push back
@@ -237,17 +242,14 @@ class Host:
         if at is not None and at <= now:
             self._feed(Wake())
         self._drop_overdue(now)
-        for link, chunk in self._logins.take_due(now):
-            link.has_waited = True
-            self._resume(link, Pause.LOGIN)
-            self.received(link, chunk)
+        self._admission.wake(now)
         self._arm(self.next_at())
         self._settle()
 
     def next_at(self) -> float:
         """Return the instant of the next `wake` (`inf`: none)."""
         ours = min(self._pending_links.next_at(), self._partials.next_at(), self._closing.next_at())
-        for at in (self.engine.deadline(), self._logins.next_at()):
+        for at in (self.engine.deadline(), self._admission.next_at()):
             if at is not None:
                 ours = min(ours, at)
         return ours
@@ -277,27 +279,39 @@ class Host:
         opening = link.framing.opening()
         if opening:
             stream.write(opening)
-        if link.framing.ready and self._identified(link, []):  # a framing without a handshake
+        if link.framing.ready and self._admission.admit(link, []):  # a framing without a handshake
             self._join(link)
         self._settle()
         return link
 
     def received(self, link: Link, chunk: bytes) -> None:
         """Handle the next bytes of a link; part of `Owner`."""
-        if link.ended or (not link.joined and self._holds_back(link, chunk)):
+        if link.ended or (not link.joined and self._admission.hold_back(link, chunk)):
             return
         framing = link.framing
         try:
             messages = framing.receive(chunk)
         except CredentialsRefused as refusal:
-            self._login_refused(link.stream.peer_name, str(refusal))
-            consequence = self._logins.failed(link, self._clock())
+            self._login_refused(link.stream.peer_name, refusal)
+            consequence = self._admission.login_failed(link)
             self._expel(link, "login refused", f"{refusal} ({consequence})")
         except RemoteViolation as violation:
             self._expel(link, "protocol violation", str(violation))
         else:
-            if link.joined or not framing.ready or self._identified(link, messages):
+            if link.joined or not framing.ready or self._admission.admit(link, messages):
                 self._take_in(link, messages)
+            if not link.joined and framing.login is not None and not link.ended:
+                self._admission.log_in(link)
+                self._arm(self.next_at())
+        self._settle()
+
+    def go_on(self, link: Link, why: Pause, messages: list[Message], chunk: bytes) -> None:
+        """Go on with a link that has waited; part of `Gate`."""
+        self._resume(link, why)
+        if link.framing.ready:
+            self._take_in(link, messages)
+        if chunk or not link.joined:
+            self.received(link, chunk)
         self._settle()
 
     def _take_in(self, link: Link, messages: list[Message]) -> None:
@@ -420,8 +434,8 @@ class Host:
         another one without the right.
         """
         self._feed(RightsChanged())
-        for link, reason in self._owners.no_longer_admitted(list(self.links)):
-            self._refuse(link, "access revoked", CredentialsRefused(reason))
+        for link, reason in self._admission.no_longer_admitted(list(self.links)):
+            self.refuse(link, "access revoked", CredentialsRefused(reason))
         self._settle()
 
     def shut(self) -> None:
@@ -518,62 +532,20 @@ class Host:
     def _join(self, link: Link) -> None:
         """Pass a peer to the engine after its handshake."""
         link.identity = link.framing.peer_identity
-        if self._identities is not None and not self._admit(link, self._identities):
+        try:
+            displaced = self._admission.name(link)
+        except RemoteViolation as violation:
+            self._expel(link, "identity refused", str(violation))
             return
+        if displaced is not None:
+            replaced = f"replaced by {link}, which has the same identity"
+            self._drop(displaced, "identity taken over", replaced)
         link.joined = True
         self._pending_links.handshake_done(link)
         self._joined(link)
         self._feed(
             PeerJoined(link, link.identity, link.place, link.principal, link.framing.peer_features)
         )
-
-    def _identified(self, link: Link, messages: list[Message]) -> bool:
-        """Find out who owns an accepted link; refuse it if it may not connect. Return whether it
-        may join now; if the user's hook is asked about it, it waits with its messages."""
-        if not link.accepted:
-            return True
-        try:
-            self._owners.admit(link)
-        except RemoteViolation as refusal:
-            self._refuse(link, "connection refused", refusal)
-            return False
-        return not self._approvals.wait(link, messages, self._decided)
-
-    def _decided(self, link: Link, refusal: RemoteViolation | None) -> None:
-        """Join a link that the user's hook admits; refuse any other."""
-        messages, chunk = self._approvals.take(link)
-        if refusal is None:
-            self._resume(link, Pause.APPROVAL)
-            self._take_in(link, messages)
-            if chunk:
-                self.received(link, chunk)
-        elif isinstance(refusal, CredentialsRefused):
-            self._refuse(link, "connection refused", refusal)
-        else:
-            self._drop(link, "connection refused", f"cannot be admitted: {refusal}")
-        self._settle()
-
-    def _admit(self, link: Link, identities: IdentityTable[Link]) -> bool:
-        """Give a link its identity; close it if it may not have the one that it has announced.
-
-        A peer can neither close nor keep out the peers of another principal by their identities.
-        """
-        holder = identities.find(link.identity)
-        if holder is not None and holder.principal.name != link.principal.name:
-            link.identity = b""  # it gets an assigned one
-        try:
-            admission = identities.admit(link, link.identity)
-        except RemoteViolation as violation:
-            self._expel(link, "identity refused", str(violation))
-            return False
-        link.identity = admission.identity
-        if admission.displaced is not None:
-            self._drop(
-                admission.displaced,
-                "identity taken over",
-                f"replaced by {link}, which has the same identity",
-            )
-        return True
 
     def _check_output_size(self, link: Link) -> None:
         """Pause reading from an accepted peer that reads too little; drop it at the output limit.
@@ -599,28 +571,6 @@ class Host:
             self._drop(link, "incomplete messages", stalled)
         for link in self._closing.take_due(now):
             link.stream.abort()
-
-    def _holds_back(self, link: Link, chunk: bytes) -> bool:
-        """Hold back the password of an accepted link if logins from its address have failed, and
-        more bytes of a link that waits for the user's hook.
-
-        Returns whether it waits, or is dropped because too many do.
-        """
-        if self._logins.append(link, chunk) or self._approvals.append(link, chunk):
-            return True
-        if not link.accepted or link.has_waited:
-            return False
-        now = self._clock()
-        delay_s = self._logins.delay_s(link, now)
-        if not delay_s or not link.framing.checks_password(chunk):
-            return False
-        if self._logins.is_crowded(link):
-            self._drop(link, "login refused", "is dropped: too many logins from its address wait")
-            return True
-        link.pause(Pause.LOGIN)
-        self._logins.wait(link, chunk, now + delay_s)
-        self._arm(now + delay_s)
-        return True
 
     def _count_partial(self, link: Link) -> None:
         """Record the incomplete message of a link, and drop the link with the largest one if all
@@ -672,11 +622,16 @@ class Host:
         self._hang_up(link)
         self._tell_end(link, reason)
 
-    def _refuse(self, link: Link, kind: str, refusal: RemoteViolation) -> None:
-        """Close the link of a peer that is not admitted, or no more."""
-        if not link.joined and isinstance(refusal, CredentialsRefused | QuotaReached):
-            link.framing.refuse(refusal.status)
-        self._expel(link, kind, str(refusal))
+    def refuse(self, link: Link, kind: str, refusal: RemoteViolation) -> None:
+        """Close the link of a peer that is not admitted, or no more; part of `Gate`. A peer that
+        may try again is not told anything."""
+        if not isinstance(refusal, CredentialsRefused | QuotaReached):
+            self._drop(link, kind, f"cannot be admitted: {refusal}")
+        else:
+            if not link.joined:
+                link.framing.refuse(refusal.status)
+            self._expel(link, kind, str(refusal))
+        self._settle()
 
     def _drop(self, link: Link, kind: str, reason: str, text: str = "") -> None:
         """Close a link at once and drop its queued output; `text` replaces the warning's text."""
@@ -691,16 +646,12 @@ class Host:
 
     def _forget(self, link: Link) -> None:
         """Detach a link from engine and output; its stream may still be closing."""
-        if self._identities is not None:
-            self._identities.forget(link.identity, link)
         link.ended = True
         link.encode = discard
         link.take_output()
         self._pending_links.forget(link)
         self._partials.forget(link)
-        self._logins.forget(link)
-        self._owners.forget(link)
-        self._approvals.forget(link)
+        self._admission.forget(link)
         if link.pushed_back:
             self._release(link)
 

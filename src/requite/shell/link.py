@@ -43,7 +43,7 @@ class Pause(IntFlag):
 
     UNREAD = 1  # the peer reads too little of its output
     ENGINE = 2  # the engine pushes back
-    LOGIN = 4  # its login waits, because others from its address have failed
+    LOGIN = 4  # its password is being checked, or waits because others have failed
     APPROVAL = 8  # the user's hook has not admitted it yet
 
 
@@ -75,7 +75,6 @@ class Link:
         "encode",
         "ended",
         "framing",
-        "has_waited",
         "identity",
         "joined",
         "kept",
@@ -109,7 +108,6 @@ class Link:
         self.identity = b""
         self.principal = ANYONE
         self.joined = False  # the engine has got `PeerJoined`
-        self.has_waited = False  # its login has waited, if it had to
         self.mute = False  # handshake done, no message yet
         self.ended = False  # detached from engine and host
         self.blocked = False  # the stream pushes back

@@ -13,7 +13,6 @@ from collections import Counter, OrderedDict
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final
 
-from requite.core.timers import Timers
 from requite.shell.link import Link
 
 _DELAY_S_MIN: Final = 0.1
@@ -41,15 +40,17 @@ def address_of(link: Link) -> str:
 
 
 class Logins:
-    """Failed logins of accepted links, and the links that wait, with the bytes that they sent."""
+    """Failed logins of accepted links, and how many links of each address wait."""
 
-    __slots__ = ("_crowds", "_due", "_failures", "_waiting")
+    __slots__ = ("_crowds", "_failures", "_waiting")
 
     def __init__(self) -> None:
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # number, last
-        self._waiting: dict[Link, tuple[str, bytes]] = {}  # address, and bytes
+        self._waiting: dict[Link, str] = {}  # addresses
         self._crowds: Counter[str] = Counter()  # how many links wait, by address
-        self._due: Timers[Link] = Timers()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._crowds)
 
     def failed(self, link: Link, now: float) -> str:
         """Count a failed login; return what follows from it, for the log."""
@@ -73,43 +74,19 @@ class Logins:
         count, last = self._failures.get(address, (0, now))
         return count if now - last < _FORGET_S else 0
 
-    # --- links that wait --------------------------------------------------------------------------
-    def is_crowded(self, link: Link) -> bool:
-        """Whether too many links of this address wait already."""
-        return self._crowds[address_of(link)] >= _WAITING_MAX
-
-    def wait(self, link: Link, chunk: bytes, until: float) -> None:
-        """Hold back bytes of a link."""
+    def wait(self, link: Link) -> bool:
+        """Count a link that waits; return False if too many of its address wait already."""
         address = address_of(link)
-        self._waiting[link] = address, chunk
-        self._crowds[address] += 1
-        self._due.set(link, until)
-
-    def append(self, link: Link, chunk: bytes) -> bool:
-        """Hold back more bytes of a link; return False if it does not wait."""
-        waiting = self._waiting.get(link)
-        if waiting is None:
+        if self._crowds[address] >= _WAITING_MAX:
             return False
-        self._waiting[link] = waiting[0], waiting[1] + chunk
+        self._waiting[link] = address
+        self._crowds[address] += 1
         return True
 
     def forget(self, link: Link) -> None:
-        """Remove a link that has ended."""
-        if link in self._waiting:
-            self._due.clear(link)
-            self._take(link)
-
-    def _take(self, link: Link) -> bytes:
-        address, chunk = self._waiting.pop(link)
-        self._crowds[address] -= 1
-        if not self._crowds[address]:
-            del self._crowds[address]
-        return chunk
-
-    def next_at(self) -> float | None:
-        """Return when the next link has waited long enough; None without one."""
-        return self._due.next()
-
-    def take_due(self, now: float) -> list[tuple[Link, bytes]]:
-        """Remove and return the links that have waited long enough, with their bytes."""
-        return [(link, self._take(link)) for link in self._due.due(now)]
+        """Remove a link that waits no more."""
+        address = self._waiting.pop(link, None)
+        if address is not None:
+            self._crowds[address] -= 1
+            if not self._crowds[address]:
+                del self._crowds[address]

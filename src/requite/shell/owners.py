@@ -39,6 +39,9 @@ class Owners:
         self._identify = identify
         self._counts: Counter[Principal] = Counter()
 
+    def __len__(self) -> int:
+        return len(self._counts)
+
     def admit(self, link: Link) -> None:
         """Set the principal of a link whose handshake is complete.
 

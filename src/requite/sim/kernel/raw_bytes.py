@@ -15,6 +15,7 @@ class RawBytes:
     refusal = ""
     peer_identity = b""
     peer_credential: Credential | None = None
+    login: None = None  # no passwords
     peer_features: frozenset[str] = frozenset()
     mid_message = False
     partial_size = 0
@@ -30,10 +31,6 @@ class RawBytes:
     def receive(self, _chunk: bytes) -> list[list[bytes]]:
         """Ignore received bytes."""
         return []
-
-    def checks_password(self, _chunk: bytes, /) -> bool:
-        """Return False: the protocol has no passwords."""
-        return False
 
     def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""

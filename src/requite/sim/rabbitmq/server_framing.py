@@ -25,6 +25,7 @@ class ServerFraming:
         self.ready = False
         self.refusal = ""
         self.peer_identity = b""
+        self.login: None = None  # the engine has the passwords
         self.peer_credential: Credential | None = None
         self.peer_features: frozenset[str] = frozenset()
         self.farewell = ""
@@ -67,10 +68,6 @@ class ServerFraming:
             self._data = self._data[end + 1 :]
             self._take(kind, channel, payload, messages)
         return messages
-
-    def checks_password(self, _chunk: bytes, /) -> bool:
-        """Return False: the protocol has no passwords."""
-        return False
 
     def refuse(self, _status: str, /) -> None:
         """Do nothing: the protocol has no words for it."""

@@ -1,0 +1,118 @@
+"""`Guard`: passwords are checked on a thread, one at a time, and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from requite.access import Access
+from requite.access.file import parse
+from requite.access.guard import Guard
+from requite.access.passwords import hash_password
+from requite.chronicle import Kind
+from requite.framing import CredentialsRefused, Login
+from requite.principal import Credential
+
+FILE = f'[user.ann]\npassword = "{hash_password("right")}"\n'.encode()
+PROOF = Credential("plain", ("ann", "hash"))
+
+
+@pytest.fixture
+async def guard() -> AsyncIterator[Guard]:
+    guard = Guard(Access(parse(FILE)), changed=lambda: None)
+    yield guard
+    await guard.close()
+
+
+class Checks:
+    """A check that waits until it is released, and records its threads."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.threads: list[int] = []
+        self.running = self.most = 0
+
+    def __call__(self, _user: str, _password: str) -> Credential | None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.threads.append(threading.get_ident())
+        assert self.release.wait(10)
+        self.running -= 1
+        return PROOF
+
+
+async def test_a_password_is_checked_beside_the_event_loop_and_then_recalled(guard: Guard) -> None:
+    for is_known in (False, True):
+        login = Login("ann", "right", guard.access.check_password)
+        decided = asyncio.Event()
+        guard.verify(login, decided.set)
+        assert decided.is_set() is is_known
+        await asyncio.wait_for(decided.wait(), 10)
+        assert login.proof is not None
+        assert login.proof.names[0] == "ann"
+
+
+async def test_a_wrong_password_proves_nothing(guard: Guard) -> None:
+    login = Login("ann", "wrong", guard.access.check_password)
+    decided = asyncio.Event()
+    guard.verify(login, decided.set)
+    await asyncio.wait_for(decided.wait(), 10)
+    assert login.proof is None
+
+
+async def test_one_password_is_checked_at_a_time(guard: Guard) -> None:
+    checks, ends = Checks(), asyncio.Queue[int]()
+    for number in range(4):
+        guard.verify(Login("bob", "x", checks), lambda number=number: ends.put_nowait(number))
+    checks.release.set()
+    assert [await asyncio.wait_for(ends.get(), 10) for _ in range(4)] == [0, 1, 2, 3]
+    assert checks.most == 1
+    assert threading.get_ident() not in checks.threads
+
+
+async def test_a_withdrawn_check_does_not_run(guard: Guard) -> None:
+    checks, ends = Checks(), asyncio.Queue[str]()
+    guard.verify(Login("bob", "x", checks), lambda: ends.put_nowait("first"))
+    withdraw = guard.verify(Login("bob", "x", checks), lambda: ends.put_nowait("withdrawn"))
+    guard.verify(Login("bob", "x", checks), lambda: ends.put_nowait("last"))
+    withdraw()
+    checks.release.set()
+    assert [await asyncio.wait_for(ends.get(), 10) for _ in range(2)] == ["first", "last"]
+    assert len(checks.threads) == 2
+
+
+async def test_a_check_that_fails_admits_nobody(
+    guard: Guard, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_user: str, _password: str) -> Credential | None:
+        raise MemoryError("no memory for the hash")
+
+    login = Login("bob", "secret", fail)
+    decided = asyncio.Event()
+    with caplog.at_level(logging.ERROR, "requite.access"):
+        guard.verify(login, decided.set)
+        await asyncio.wait_for(decided.wait(), 10)
+    assert login.proof is None
+    assert "no memory for the hash" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("refusal", "credential", "why"),
+    [
+        (CredentialsRefused("x", PROOF), "plain:ann", "a wrong password, or an unknown user"),
+        (CredentialsRefused("x", Credential("curve", ("k",))), "curve:k", "no user has this key"),
+        (CredentialsRefused("not UTF-8"), "", "not UTF-8"),
+    ],
+)
+def test_a_refused_login_is_recorded_with_what_was_shown(
+    refusal: CredentialsRefused, credential: str, why: str
+) -> None:
+    rows: list[tuple[Kind, str, str]] = []
+    guard = Guard(Access(parse(FILE)), changed=lambda: None, record=lambda *row: rows.append(row))
+    guard.login_refused("tcp://192.0.2.7:9", refusal)
+    assert rows == [(Kind.DENIED, credential, f"{why}, from tcp://192.0.2.7:9")]
