@@ -73,14 +73,16 @@ KINDS: dict[str, Callable[[], Stream]] = {
     "mmi.stats, denied": lambda: requests(b"mmi.stats", b"", 64),
     "mmi.ping": lambda: requests(b"mmi.ping", b"", 64),
     "connections": lambda: iter(()),
+    "wrong passwords": lambda: iter(()),
 }
+_SILENT = ("connections", "wrong passwords")  # after the handshake
 
 
 class Connection:
     """A connection that sends a stream as fast as it can, and discards what it receives."""
 
-    def __init__(self, port: int, stream: Stream, *, reads: bool) -> None:
-        self.sock = zmtp.connect(port, b"denied")
+    def __init__(self, sock: socket.socket, stream: Stream, *, reads: bool) -> None:
+        self.sock = sock
         self.sock.setblocking(False)
         self._stream = stream
         self._reads = reads
@@ -109,16 +111,17 @@ class Connection:
 def flood(job: Flood) -> None:
     """Keep connections busy for ever; replace those that the broker closes."""
     reads = job.kind != "small requests, replies not read"
-    wanted = _CONNECTIONS if job.kind != "connections" else 10 * _CONNECTIONS
+    sends = job.kind not in _SILENT
+    wanted = _CONNECTIONS if sends else 10 * _CONNECTIONS
     connections: list[Connection] = []
     while True:
         while len(connections) < wanted:
             try:
-                connections.append(Connection(job.port, KINDS[job.kind](), reads=reads))
+                sock = _connect(job)
+                connections.append(Connection(sock, KINDS[job.kind](), reads=reads))
             except OSError:  # refused by the quota of connections
                 sleep(_AGAIN_S)
                 break
-        sends = job.kind != "connections"
         readable, writable, _ = select.select(connections, connections if sends else [], [], 0.01)
         for connection in {*readable, *writable}:
             try:
@@ -131,6 +134,12 @@ def flood(job: Flood) -> None:
             except OSError:
                 connection.sock.close()
                 connections.remove(connection)
+
+
+def _connect(job: Flood) -> socket.socket:
+    if job.kind == "wrong passwords":
+        return zmtp.log_in(job.port, b"ann", b"wrong")
+    return zmtp.connect(job.port, b"denied")
 
 
 def main() -> None:

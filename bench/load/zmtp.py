@@ -6,7 +6,9 @@ import socket
 from collections.abc import Iterable
 
 # Signature, version 3.0 (a 3.0 peer is never sent a PING), mechanism, as-server, filler.
-GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+_SIGNATURE = b"\xff" + bytes(8) + b"\x7f\x03\x00"
+GREETING = _SIGNATURE + b"NULL".ljust(20, b"\0") + bytes(32)
+_PLAIN_GREETING = _SIGNATURE + b"PLAIN".ljust(20, b"\0") + bytes(32)
 _SOCKET_TYPE = b"\x0bSocket-Type\x00\x00\x00\x06DEALER"
 MORE, _LONG, _COMMAND = 1, 2, 4
 
@@ -19,6 +21,14 @@ def connect(port: int, features: bytes = b"") -> socket.socket:
     `features` are announced to a broker of requite (mdp-0.3.md, "Rights").
     """
     return shake_hands(dial(port), features)
+
+
+def log_in(port: int, user: bytes, password: bytes) -> socket.socket:
+    """Connect, and send a user name and a password (PLAIN, RFC 24)."""
+    sock = dial(port)
+    hello = bytes((len(user),)) + user + bytes((len(password),)) + password
+    sock.sendall(_PLAIN_GREETING + _command(b"\x05HELLO" + hello))
+    return sock
 
 
 def dial(port: int) -> socket.socket:
@@ -78,7 +88,10 @@ def _ready(features: bytes) -> bytes:
     metadata = _SOCKET_TYPE
     if features:
         metadata += b"\x09X-Requite" + len(features).to_bytes(4, "big") + features
-    body = b"\x05READY" + metadata
+    return _command(b"\x05READY" + metadata)
+
+
+def _command(body: bytes) -> bytes:
     return bytes((_COMMAND, len(body))) + body
 
 

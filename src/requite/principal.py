@@ -90,12 +90,14 @@ class Quota:
     """What a principal may use at a listener at a time; 0: no limit of its own.
 
     - `bytes`: memory of its outstanding requests, and of its incomplete messages.
+    - `bytes_per_s`: received from it, over all its connections.
     - `connections`, `requests` (outstanding), `requests_per_s`.
     - `services`: services without workers that it has named.
     - `groups`: groups that its requests may start in one pool.
     """
 
     bytes: int = 0
+    bytes_per_s: int = 0
     connections: int = 0
     requests: int = 0
     requests_per_s: int = 0
@@ -103,12 +105,11 @@ class Quota:
     groups: int = 0
 
     @property
-    def is_limited(self) -> bool:
-        """Whether it limits anything."""
-        return self != _NO_LIMITS
-
-
-_NO_LIMITS: Final = Quota()
+    def limits_requests(self) -> bool:
+        """Whether it limits requests, and not only connections and received bytes."""
+        return bool(
+            self.bytes or self.requests or self.requests_per_s or self.services or self.groups
+        )
 
 
 @final

@@ -225,3 +225,41 @@ def test_the_check_for_a_link_that_has_ended_is_withdrawn() -> None:
     bench.host.closed(link, "reset")
     assert slow.withdrawn == [slow.begun[0][0]]
     assert not len(bench.host._admission)
+
+
+def test_one_password_of_an_address_is_checked_at_a_time() -> None:
+    """A burst of wrong ones, before the first has failed, is as slow as one after another."""
+    slow = Slow()
+    bench = HostBench(verify=slow.verify)
+    links = [guess(bench, port=port) for port in range(40)]
+    other, _ = dial(bench, "10.0.0.2")
+    bench.host.received(other, b"bob right\n")
+    assert [login.user for login, _ in slow.begun] == ["ann", "bob"]
+    slow.end(0)
+    slow.end(1)
+    assert joined(bench) == [other]
+    bench.tick(0.2)
+    assert sum(link.ended for link in links) == 40 - 16, "too many for the address"
+    for _ in range(100):
+        checks = len(slow.begun)
+        bench.tick(0.1)
+        assert len(slow.begun) - checks <= 1
+        if len(slow.begun) > checks:
+            slow.end(checks)
+    assert all(link.ended for link in links)
+    assert not len(bench.host._admission)
+
+
+def test_a_burst_of_right_passwords_from_one_address_joins() -> None:
+    slow = Slow()
+    bench = HostBench(verify=slow.verify)
+    links = []
+    for port in range(40):
+        link, _ = dial(bench, "10.0.0.1", port)
+        bench.host.received(link, b"bob right\n")
+        links.append(link)
+    for number in range(40):
+        while number >= len(slow.begun):
+            bench.tick(0.1)
+        slow.end(number)
+    assert sorted(map(id, joined(bench))) == sorted(map(id, links))

@@ -114,8 +114,8 @@ class Guard:
             login.decide(known)
             decided()
             return _nothing
-        loop = asyncio.get_running_loop()
-        checking = loop.run_in_executor(self._hashing, login.check, login.user, login.password)
+        hashing = self._hashing.submit(login.check, login.user, login.password)
+        checking = asyncio.wrap_future(hashing)
 
         def checked(check: asyncio.Future[Credential | None]) -> None:
             if check.cancelled():
@@ -125,8 +125,12 @@ class Guard:
             login.decide(None if error else check.result())
             decided()
 
+        def withdraw() -> None:
+            hashing.cancel()  # if it has not begun; otherwise its result is ignored
+            checking.cancel()
+
         checking.add_done_callback(checked)
-        return checking.cancel
+        return withdraw
 
     def login_refused(self, peer_name: str, refusal: CredentialsRefused) -> None:
         """Record that the handshake of a peer was refused, with the credential that it showed."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from requite.access.authentication import Ask, Authentication
 from requite.core.timers import Timers
@@ -23,6 +23,8 @@ from requite.principal import INSIDE
 from requite.shell.link import Link, Pause
 from requite.shell.logins import Logins
 from requite.shell.owners import Identify, Owners
+
+_TURN_S: Final = 0.1  # while the password of another link from the same address is checked
 
 Verify: TypeAlias = Callable[[Login, Callable[[], object]], Callable[[], object]]
 """Decides a login, now or later, and then calls the function given. Returns what withdraws it."""
@@ -52,12 +54,13 @@ class Gate(Protocol):
 class _Held:
     """What a link waits for, what it has sent, and how to withdraw the question about it."""
 
-    __slots__ = ("chunk", "messages", "why", "withdraw")
+    __slots__ = ("chunk", "has_waited", "messages", "why", "withdraw")
 
     def __init__(self, why: Pause, messages: list[Message]) -> None:
         self.why = why
         self.messages = messages
         self.chunk = b""
+        self.has_waited = False  # its login, because others from its address have failed
         self.withdraw: Callable[[], object] = _nothing
 
 
@@ -118,6 +121,7 @@ class AdmissionControl:
 
     def _go_on(self, link: Link) -> None:
         held = self._held.pop(link)
+        self._logins.forget(link)
         self._gate.go_on(link, held.why, held.messages, held.chunk)
 
     def next_at(self) -> float | None:
@@ -125,30 +129,31 @@ class AdmissionControl:
         return self._due.next()
 
     def wake(self, now: float) -> None:
-        """Check the passwords of links that have waited long enough."""
+        """Go on with the logins that have waited long enough."""
         for link in self._due.due(now):
-            self._check(link, self._held[link])
+            self._advance(link, self._held[link], now)
 
     # --- passwords --------------------------------------------------------------------------------
     def log_in(self, link: Link) -> None:
         """Check the password for which a handshake waits; later, after failed logins from its
         address, or not at all if too many wait there."""
-        held = self._hold(link, Pause.LOGIN, [])
-        now = self._clock()
-        if not (delay_s := self._logins.delay_s(link, now)):
-            self._check(link, held)
-        elif self._logins.wait(link):
-            self._due.set(link, now + delay_s)
-        else:
-            crowded = RemoteViolation("too many logins from its address wait")
-            self._gate.refuse(link, "login refused", crowded)
+        self._advance(link, self._hold(link, Pause.LOGIN, []), self._clock())
 
-    def _check(self, link: Link, held: _Held) -> None:
-        self._logins.forget(link)
+    def _advance(self, link: Link, held: _Held, now: float) -> None:
         login = link.framing.login
         assert login is not None
-        withdraw = self._verify(login, partial(self._go_on, link))
-        held.withdraw = withdraw
+        delay_s = 0.0 if held.has_waited else self._logins.delay_s(link, now)
+        if delay_s:
+            if self._logins.wait(link):
+                held.has_waited = True
+                self._due.set(link, now + delay_s)
+            else:
+                crowded = RemoteViolation("too many logins from its address wait")
+                self._gate.refuse(link, "login refused", crowded)
+        elif self._logins.begin_check(link):
+            held.withdraw = self._verify(login, partial(self._go_on, link))
+        else:
+            self._due.set(link, now + _TURN_S)
 
     def login_failed(self, link: Link) -> str:
         """Count a failed login; return what follows from it, for the log."""

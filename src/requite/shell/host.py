@@ -52,6 +52,7 @@ from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import CredentialsRefused, Framing, Message
 from requite.framing.router import IdentityTable
 from requite.shell.admission import AdmissionControl, Verify, verify_now
+from requite.shell.bandwidth import Bandwidth
 from requite.shell.feeder import Feeder
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
 from requite.shell.owners import Identify, QuotaReached, unrestricted
@@ -184,6 +185,7 @@ class Host:
         self._armed_at = inf
         self._pending_links = PendingLinks(self.limits.handshake_timeout_s)
         self._partials = PartialMessages(self.limits)
+        self._bandwidth = Bandwidth()
         self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
         self._pushing_back = 0  # how many links push back
@@ -243,13 +245,16 @@ class Host:
             self._feed(Wake())
         self._drop_overdue(now)
         self._admission.wake(now)
+        for link in self._bandwidth.take_due(now):
+            self._resume(link, Pause.RATE)
         self._arm(self.next_at())
         self._settle()
 
     def next_at(self) -> float:
         """Return the instant of the next `wake` (`inf`: none)."""
         ours = min(self._pending_links.next_at(), self._partials.next_at(), self._closing.next_at())
-        for at in (self.engine.deadline(), self._admission.next_at()):
+        others = self.engine.deadline(), self._admission.next_at(), self._bandwidth.next_at()
+        for at in others:
             if at is not None:
                 ours = min(ours, at)
         return ours
@@ -288,6 +293,9 @@ class Host:
         """Handle the next bytes of a link; part of `Owner`."""
         if link.ended or (not link.joined and self._admission.hold_back(link, chunk)):
             return
+        if link.principal.quota.bytes_per_s and link.accepted:
+            self._bandwidth.count(link, len(chunk), self._clock())
+            self._arm(self.next_at())
         framing = link.framing
         try:
             messages = framing.receive(chunk)
@@ -434,6 +442,8 @@ class Host:
         another one without the right.
         """
         self._feed(RightsChanged())
+        for link in self._bandwidth.review(self._clock()):
+            self._resume(link, Pause.RATE)
         for link, reason in self._admission.no_longer_admitted(list(self.links)):
             self.refuse(link, "access revoked", CredentialsRefused(reason))
         self._settle()
@@ -652,6 +662,7 @@ class Host:
         self._pending_links.forget(link)
         self._partials.forget(link)
         self._admission.forget(link)
+        self._bandwidth.forget(link)
         if link.pushed_back:
             self._release(link)
 

@@ -45,6 +45,7 @@ class Pause(IntFlag):
     ENGINE = 2  # the engine pushes back
     LOGIN = 4  # its password is being checked, or waits because others have failed
     APPROVAL = 8  # the user's hook has not admitted it yet
+    RATE = 16  # its owner sends more bytes per second than its quota allows
 
 
 def discard(_message: Sequence[bytes], _out: list[bytes], /) -> int:

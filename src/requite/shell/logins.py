@@ -2,7 +2,8 @@
 
 The wait doubles with each failure, from 0.1 s to 5 s, and is forgotten 5 minutes after the last
 one. It comes before the password is checked, so that a right guess takes as long as a wrong one. A
-limited number of connections per address can wait at a time, so a guesser gains nothing by more.
+limited number of connections per address can wait at a time, so a guesser gains nothing by more;
+and one password per address is checked at a time, so that those of others have their turn.
 Addresses without failures never wait, and peers that prove themselves by other means than a
 password neither.
 """
@@ -40,17 +41,19 @@ def address_of(link: Link) -> str:
 
 
 class Logins:
-    """Failed logins of accepted links, and how many links of each address wait."""
+    """Failed logins of accepted links, how many links of each address wait, and the one of each
+    whose password is being checked."""
 
-    __slots__ = ("_crowds", "_failures", "_waiting")
+    __slots__ = ("_checking", "_crowds", "_failures", "_waiting")
 
     def __init__(self) -> None:
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # number, last
         self._waiting: dict[Link, str] = {}  # addresses
         self._crowds: Counter[str] = Counter()  # how many links wait, by address
+        self._checking: dict[str, Link] = {}  # by address
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._crowds)
+        return len(self._waiting) + len(self._crowds) + len(self._checking)
 
     def failed(self, link: Link, now: float) -> str:
         """Count a failed login; return what follows from it, for the log."""
@@ -83,8 +86,17 @@ class Logins:
         self._crowds[address] += 1
         return True
 
+    def begin_check(self, link: Link) -> bool:
+        """Begin the check of a password, until `forget`; return False if that of another link of
+        the address is being checked."""
+        return self._checking.setdefault(address_of(link), link) is link
+
     def forget(self, link: Link) -> None:
-        """Remove a link that waits no more."""
+        """Remove a link that waits no more, and whose password has been checked."""
+        if self._checking:
+            checked = address_of(link)
+            if self._checking.get(checked) is link:
+                del self._checking[checked]
         address = self._waiting.pop(link, None)
         if address is not None:
             self._crowds[address] -= 1

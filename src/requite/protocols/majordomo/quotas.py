@@ -176,8 +176,9 @@ class Usage:
 
 
 def usage_for(usages: dict[Principal, Usage], principal: Principal) -> Usage | None:
-    """Return the usage that all clients of a principal share; None if it has no limits."""
-    if not principal.quota.is_limited:
+    """Return the usage that all clients of a principal share; None if its requests have no
+    limits."""
+    if not principal.quota.limits_requests:
         return None
     usage = usages.get(principal)
     if usage is None:

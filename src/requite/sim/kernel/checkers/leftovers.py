@@ -12,7 +12,15 @@ from requite.shell.link import Link
 # Caches with a bound, the heap of `Timers` (it keeps stale entries), counts by reason, and what a
 # broker knows of the users of its access file.
 _NOT_TABLES: Final = frozenset({"_heap", "_names", "_dropped", "dropped", "_origins", "_usages"})
-_HOST_TABLES: Final = ("links", "_dirty", "_feeder", "_pending_links", "_closing", "_admission")
+_HOST_TABLES: Final = (
+    "links",
+    "_dirty",
+    "_feeder",
+    "_pending_links",
+    "_closing",
+    "_admission",
+    "_bandwidth",
+)
 
 Sizes = Callable[[object], Mapping[str, int]]
 
