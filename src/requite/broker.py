@@ -132,7 +132,7 @@ class Broker(Daemon):
         self._journal = journal_in(journal, WriterRole.BROKER, name)
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
         if self._guard is not None:
-            self._engine.principal_named = self._guard.access.principal_named
+            self._engine.authorizer.principal_named = self._guard.access.principal_named
         if pair is not None and titanic is not None:
             raise ConfigurationError(
                 "a broker of a pair cannot store requests, because the other broker would not"

@@ -109,4 +109,4 @@ def test_the_number_of_cached_answers_is_limited() -> None:
         bench.worker(f"w{i}", b"service-%d" % i)
     for i in range(1, 100):
         bench.request("c", i, b"%d" % i, service=b"mmi.stats")
-    assert len(bench.broker._management._answers) <= management._ANSWERS_MAX
+    assert len(bench.broker._clients._management._answers) <= management._ANSWERS_MAX

@@ -380,7 +380,7 @@ def test_a_removed_user_is_forgotten() -> None:
     owner.revoke()
     bench.feed(RightsChanged())
     bench.lose("a")
-    assert not bench.broker._usages
+    assert not bench.broker.authorizer.usages
 
 
 # --- floods ---------------------------------------------------------------------------------------

@@ -279,7 +279,7 @@ def test_only_a_part_of_the_brokers_process_may_speak_for_another_principal() ->
 def test_a_stored_request_of_a_user_that_has_lost_the_right_is_denied_when_it_is_sent() -> None:
     bench = BrokerBench()
     owners = {"shop": principal("shop", call=("echo",)), "gone": principal("gone")}
-    bench.broker.principal_named = owners.__getitem__
+    bench.broker.authorizer.principal_named = owners.__getitem__
     bench.worker("w", capacity=3)
     bench.client("titanic", principal=INSIDE)
     stored = [

@@ -17,6 +17,7 @@ from requite.errors import CallError, CallTimeout, NoService, TransportError
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.calls import HELD
 from requite.protocols.majordomo.client import MajordomoClient
+from requite.protocols.majordomo.clients import Clients
 from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.lanes import LaneClient
@@ -169,11 +170,14 @@ class LeavesTooSoon(_Client03):
 
 
 # --- brokers --------------------------------------------------------------------------------------
-def _with_dispatcher(kind: type[Dispatcher]) -> type[MajordomoBroker]:
+def _with(kind: type[Dispatcher | Clients]) -> type[MajordomoBroker]:
+    """Return a broker with this dispatcher, or these clients."""
+
     class Broken(MajordomoBroker):
         def __init__(self, policy: Any = None, **given: Any) -> None:
             super().__init__(policy, **given)
-            self._dispatcher.__class__ = kind
+            part: Any = self._dispatcher if issubclass(kind, Dispatcher) else self._clients
+            part.__class__ = kind
 
     Broken.__name__ = kind.__name__.strip("_")
     return Broken
@@ -268,22 +272,25 @@ class _WorksForThoseWhoLeft(Dispatcher):
         """Forget nothing."""
 
 
-RedeliversFromTheLiving = _with_dispatcher(_RedeliversFromTheLiving)
-HandsOutTwice = _with_dispatcher(_HandsOutTwice)
-HearsFormerOwners = _with_dispatcher(_HearsFormerOwners)
-NeverPoisoned = _with_dispatcher(_NeverPoisoned)
-PoisonedAtOnce = _with_dispatcher(_PoisonedAtOnce)
-RepeatsAnIndex = _with_dispatcher(_RepeatsAnIndex)
-NeverExpires = _with_dispatcher(_NeverExpires)
-SettlesHalf = _with_dispatcher(_SettlesHalf)
-IgnoresProgress = _with_dispatcher(_IgnoresProgress)
-TellsNoWorker = _with_dispatcher(_TellsNoWorker)
-WorksForThoseWhoLeft = _with_dispatcher(_WorksForThoseWhoLeft)
+RedeliversFromTheLiving = _with(_RedeliversFromTheLiving)
+HandsOutTwice = _with(_HandsOutTwice)
+HearsFormerOwners = _with(_HearsFormerOwners)
+NeverPoisoned = _with(_NeverPoisoned)
+PoisonedAtOnce = _with(_PoisonedAtOnce)
+RepeatsAnIndex = _with(_RepeatsAnIndex)
+NeverExpires = _with(_NeverExpires)
+SettlesHalf = _with(_SettlesHalf)
+IgnoresProgress = _with(_IgnoresProgress)
+TellsNoWorker = _with(_TellsNoWorker)
+WorksForThoseWhoLeft = _with(_WorksForThoseWhoLeft)
 
 
-class DisobeysCancel(MajordomoBroker):
+class _DisobeysCancel(Clients):
     def _cancel(self, client: Any, command: Any, now: float) -> None:
         """Ignore the cancel."""
+
+
+DisobeysCancel = _with(_DisobeysCancel)
 
 
 class _LastComeFirstServed(OrderedDict[Any, None]):
@@ -427,15 +434,18 @@ class DiesOfGarbage(MajordomoBroker):
         super()._received(peer, messages, now)
 
 
-class PunishesTheInnocent(MajordomoBroker):
+class _PunishesTheInnocent(Clients):
     """Also disconnects an innocent client when a peer breaks the protocol."""
 
-    def _expel(self, peer: Any, address: bytes, reason: str) -> None:
-        super()._expel(peer, address, reason)
-        for other, party in list(self.parties.items()):
+    def expel(self, peer: Any, address: bytes, reason: str) -> None:
+        super().expel(peer, address, reason)
+        for other, party in list(self._parties.items()):
             if getattr(party, "pending", None) == {}:
-                super()._expel(other, party.address, reason)
+                super().expel(other, party.address, reason)
                 return
+
+
+PunishesTheInnocent = _with(_PunishesTheInnocent)
 
 
 class MutatesBodies(MajordomoBroker):

@@ -6,7 +6,9 @@ from typing import Any
 
 from requite.engine import Send
 from requite.principal import Principal
+from requite.protocols.majordomo.authorizer import Authorizer
 from requite.protocols.majordomo.broker import MajordomoBroker
+from requite.protocols.majordomo.clients import Clients
 from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import Client, PendingRequest, Service, Worker, size_of
@@ -25,6 +27,8 @@ class _Broker(MajordomoBroker):
     workforce: type[Workforce] = Workforce
     pushback: type[Pushback] = Pushback
     directory: type[Directory] = Directory
+    clients: type[Clients] = Clients
+    authorizer_class: type[Authorizer] = Authorizer
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
@@ -32,6 +36,8 @@ class _Broker(MajordomoBroker):
         self._workforce.__class__ = self.workforce
         self._pushback.__class__ = self.pushback
         self._directory.__class__ = self.directory
+        self._clients.__class__ = self.clients
+        self.authorizer.__class__ = self.authorizer_class
 
 
 # --- replies and principals (I16) -----------------------------------------------------------------
@@ -61,36 +67,39 @@ class NamesTheWorker(_Broker):
             super()._dispatch(pending, worker, now)
 
 
-class KeepsForeignCallIds(MajordomoBroker):
+class KeepsForeignCallIds(_Broker):
     """Forwards call ids of other principals."""
 
-    def _own_call_id(self, client: Client, request_id: int, call_id: bytes, now: float) -> bytes:
-        super()._own_call_id(client, request_id, call_id, now)
-        return call_id
+    class authorizer_class(Authorizer):
+        def own_call_id(self, client: Client, number: int, call_id: bytes, now: float) -> bytes:
+            super().own_call_id(client, number, call_id, now)
+            return call_id
 
 
 # --- rights to call and to serve (I17) ------------------------------------------------------------
-class ForwardsWhatItShouldDeny(MajordomoBroker):
+class ForwardsWhatItShouldDeny(_Broker):
     """Accepts requests without the right."""
 
-    def _deny(self, client: Client, command: ClientRequest, reason: str, now: float) -> None:
-        if command.service.startswith(MMI_PREFIX):
-            super()._deny(client, command, reason, now)
-            return
-        client.principal.allowed.add(command.service)
-        self._request(client, command, now)
+    class clients(Clients):
+        def _deny(self, client: Client, command: ClientRequest, reason: str, now: float) -> None:
+            if command.service.startswith(MMI_PREFIX):
+                super()._deny(client, command, reason, now)
+                return
+            client.principal.allowed.add(command.service)
+            self._request(client, command, now)
 
 
-class ChecksTheFirstRequestOnly(MajordomoBroker):
+class ChecksTheFirstRequestOnly(_Broker):
     """Remembers what a connection could call, whatever becomes of its rights."""
 
-    def _request(self, client: Client, command: ClientRequest, now: float) -> None:
-        known = self.__dict__.setdefault("known", set())
-        if (client, command.service) in known:
-            client.principal.allowed.add(command.service)
-        super()._request(client, command, now)
-        if command.service in client.principal.allowed:
-            known.add((client, command.service))
+    class clients(Clients):
+        def _request(self, client: Client, command: ClientRequest, now: float) -> None:
+            known = self.__dict__.setdefault("known", set())
+            if (client, command.service) in known:
+                client.principal.allowed.add(command.service)
+            super()._request(client, command, now)
+            if command.service in client.principal.allowed:
+                known.add((client, command.service))
 
 
 class RegistersBeforeItChecks(_Broker):
@@ -140,12 +149,12 @@ class _Forgetful(dict[Principal, Usage]):
         return None
 
 
-class CountsPerConnection(MajordomoBroker):
+class CountsPerConnection(_Broker):
     """Counts what each connection uses, in place of each principal."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
-        self._usages = _Forgetful()
+        self.authorizer.usages = _Forgetful()
 
 
 class CountsRedeliveredTwice(_Broker):

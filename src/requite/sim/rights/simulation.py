@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from requite.principal import Principal
-from requite.protocols.majordomo.quotas import Usage
+from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.sim.kernel.fault_injection import FaultAction, FaultInjector
 from requite.sim.kernel.faults import Fault
 from requite.sim.kernel.plan import Plan
@@ -70,8 +69,8 @@ class RightsInjector(FaultInjector):
 
 def left_in_usages(engine: object) -> Iterator[str]:
     """Yield what a broker without clients still counts as used by principals."""
-    usages: Mapping[Principal, Usage] = getattr(engine, "_usages", {})
-    for principal, usage in usages.items():
+    assert isinstance(engine, MajordomoBroker)
+    for principal, usage in engine.authorizer.usages.items():
         for name in ("count", "size", "joined", "named"):
             if found := getattr(usage, name):
                 yield f"the broker counts {found} as {name} of {principal}"
