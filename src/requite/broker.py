@@ -279,8 +279,15 @@ class Broker(Daemon):
             await asyncio.wait([draining])
             await titanic.close()
 
+    async def until_over(self) -> None:
+        """Wait until an operator drains the broker (`mmi.drain`)."""
+        wanted = asyncio.Event()
+        self._engine.drain_wanted = wanted.set
+        await wanted.wait()
+
     async def serve(self, on_started: Callable[[], object] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT: the first drains, the second stops. Main thread only.
+        """Serve until SIGTERM, SIGINT or `mmi.drain`, then drain; a second signal stops. Main
+        thread only.
         Raises `PairFailed` if an operator has to decide which broker of the pair serves."""
         serving = asyncio.ensure_future(super().serve(on_started))
         ends = [serving]

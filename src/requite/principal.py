@@ -52,7 +52,7 @@ class Rights:
     - `call`, `serve`: names of services.
     - `titanic`: `submit` (submit durable requests, and fetch and close its own).
     - `pool`: names of pools that it may manage.
-    - `admin`: `stats`, `kick`, `pause`, `purge`, `titanic`.
+    - `admin`: `stats`, `kick`, `pause`, `purge`, `drain`, `titanic`.
 
     `*` matches any characters, `?` one, `[abc]` one of a set. Reserved names (`titanic.…`, `mmi.…`
     and `POOL/!…`) match only a glob that spells out their reserved part.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +19,11 @@ pytestmark = pytest.mark.e2e
 
 def queued(url: str) -> int:
     return int(requite("services", url, "--json").record["services"][0]["queued"])
+
+
+def in_progress(client: Client) -> int:
+    stats = json.loads(client.call(b"", service="mmi.stats").body)
+    return sum(each["in_progress"] for each in stats["services"])
 
 
 def test_a_service_is_paused_purged_and_resumed() -> None:
@@ -84,3 +90,17 @@ def test_the_right_to_purge_is_not_the_right_to_kick(tmp_path) -> None:
         assert denied.code == ExitCode.FAILED, denied.err
         assert "ops has no right to admin 'kick'" in denied.err
         assert requite("admin", "pause", url, "absent").code == ExitCode.FAILED
+
+
+def test_a_drained_broker_finishes_its_requests_and_exits() -> None:
+    with (
+        running_broker() as (broker, url),
+        running_worker("requite.examples:slow", "--connect", url),
+        Client(f"{url}/slow", timeout=60) as client,
+        ThreadPoolExecutor() as pool,
+    ):
+        pending = pool.submit(client.call, b"2")
+        eventually(lambda: in_progress(client) == 1, "the request is at the worker")
+        assert requite("admin", "drain", url).out == "draining: 1 request\n"
+        assert pending.result().body == b"2"
+        assert broker.end()[0] == ExitCode.OK

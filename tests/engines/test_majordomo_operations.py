@@ -1,4 +1,4 @@
-"""Operators at a running broker: kick, pause, resume, purge (docs/protocols/mdp-0.3.md)."""
+"""Operators at a running broker: kick, pause, resume, purge, drain (docs/protocols/mdp-0.3.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from requite.principal import INSIDE, Principal, Rights
 from requite.protocols.majordomo.wire import ClientRequest, Disconnect
 from requite.request import Status
 
-OPS = Principal("ops", Rights(admin=("kick", "pause", "purge")))
+OPS = Principal("ops", Rights(admin=("kick", "pause", "purge", "drain")))
 SHOP = Principal("shop", Rights(call=("*",), serve=("*",)))
 
 
@@ -37,14 +37,20 @@ def state_of(bench: BrokerBench) -> Any:
 @requirement("mdp03:ops-right", "mdp03:ops-journaled")
 @pytest.mark.parametrize(
     ("name", "right"),
-    [("kick", "kick"), ("pause", "pause"), ("resume", "pause"), ("purge", "purge")],
+    [
+        ("kick", "kick"),
+        ("pause", "pause"),
+        ("resume", "pause"),
+        ("purge", "purge"),
+        ("drain", "drain"),
+    ],
 )
 @pytest.mark.parametrize("version", ["0.1", "0.2", "0.3"])
 def test_each_act_needs_its_right_and_leaves_one_row(name: str, right: str, version: str) -> None:
     chronicle = Chronicle()
     bench = BrokerBench(chronicle=chronicle)
     bench.worker("w")
-    others = tuple({"stats", "kick", "pause", "purge"} - {right})
+    others = tuple({"stats", "kick", "pause", "purge", "drain"} - {right})
     bench.client("other", version, Principal("other", Rights(admin=others, call=("*",))))
     bench.client("ops", version, Principal("ops", Rights(admin=(right,))))
     subject = b"w".hex().encode() if name == "kick" else b"echo"
@@ -330,3 +336,28 @@ def test_a_client_that_is_not_read_from_is_read_again_after_a_purge() -> None:
     assert list(bench.unread) == ["c"]
     assert ask(bench, "purge", b"echo") == {"purged": 2}
     assert not bench.unread
+
+
+# --- drain ----------------------------------------------------------------------------------------
+@requirement("mdp03:ops-drain", "mdp03:client-drain")
+def test_a_drained_broker_finishes_its_requests_and_ends() -> None:
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.request("c", 1)
+    assert ask(bench, "drain", b"") == {"draining": 1}
+    bench.request("c", 2)
+    assert [final.status for final in bench.finals("c")] == [Status.SHUTTING_DOWN]
+    assert not bench.broker.stopped
+    bench.final("w")
+    assert bench.finals("c")[-1].status == Status.OK
+    assert bench.broker.stopped
+
+
+@requirement("mdp03:ops-drain")
+def test_a_server_that_drains_by_itself_is_asked_to() -> None:
+    bench = BrokerBench()
+    wanted: list[str] = []
+    bench.broker.drain_wanted = lambda: wanted.append("drain")
+    assert ask(bench, "drain", b"") == {"draining": 0}
+    assert wanted == ["drain"]
+    assert not bench.broker.draining

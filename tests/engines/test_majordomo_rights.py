@@ -110,7 +110,7 @@ def test_older_clients_are_denied_in_silence_unless_they_are_to_be_told(version:
 @pytest.mark.parametrize(
     ("name", "body", "rights", "allowed"),
     [
-        (b"mmi.service", b"x", {}, True),
+        (b"mmi.service", b"x", {"call": ("x",)}, True),
         (b"mmi.ping", b"", {}, True),
         (b"mmi.whoami", b"", {}, True),
         (b"mmi.stats", b"", {}, False),
@@ -314,6 +314,24 @@ def test_a_call_id_of_another_principal_is_replaced() -> None:
     assert (Kind.DENIED, "thief", "call id", "") in decisions(chronicle)
 
 
+@requirement("mdp03:call-id-owner")
+def test_a_user_that_makes_up_call_ids_has_only_its_own_forgotten() -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=9)
+    bench.client("c", principal=principal("shop", call=("*",)))
+    thief = principal("thief", call=("*",))
+    bench.client("thief", principal=thief)
+    call_id = SHOP + bytes(7) + b"\x01"
+    bench.request("c", 1, call_id=call_id)
+    bench.final("w")
+    for number in range(1, 10_000):
+        bench.request("thief", number, call_id=number.to_bytes(8, "big") + bytes(8))
+        bench.final("w")
+    bench.request("thief", 10_000, call_id=call_id)
+    assert bench.requests("w")[-1].call_id != call_id
+    assert len(bench.broker.authorizer._origin_owners) == 4096 + 1
+
+
 def test_peers_without_names_share_their_call_ids() -> None:
     bench = BrokerBench()
     bench.worker("w", capacity=9)
@@ -321,6 +339,22 @@ def test_peers_without_names_share_their_call_ids() -> None:
     for peer in ("c", "d"):
         bench.request(peer, 1, call_id=call_id)
     assert [each.call_id for each in bench.requests("w")] == [call_id, call_id]
+
+
+# --- what a client may know -----------------------------------------------------------------------
+@requirement("mdp03:mmi-service-denied")
+@pytest.mark.parametrize("version", ["0.1", "0.2", "0.3"])
+def test_a_client_does_not_learn_whether_a_service_that_it_may_not_call_has_workers(
+    version: str,
+) -> None:
+    bench = BrokerBench()
+    bench.worker("w", b"pay")
+    bench.client("c", version, principal("shop", call=("price", "jobs/*")))
+    names = b"pay", b"absent", b"price", b"jobs/!managers"
+    for number, name in enumerate(names, start=1):
+        bench.request("c", number, name, service=b"mmi.service")
+    bodies = [final.body for final in bench.finals("c")]
+    assert bodies == [[b"403"], [b"403"], [b"404"], [b"404"]]
 
 
 # --- changes --------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ USERS_MAX: Final = 100_000
 NAME_SIZE_MAX: Final = 255
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 _KINDS: Final = ("tls", "curve", "local")
-_ADMIN: Final = ("stats", "kick", "pause", "purge", "titanic")
+_ADMIN: Final = ("stats", "kick", "pause", "purge", "drain", "titanic")
 _TITANIC: Final = ("submit",)
 _DEFAULT: Final = "default"
 

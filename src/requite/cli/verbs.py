@@ -105,13 +105,14 @@ ASK: Final = (
     ),
     Verb(
         "admin",
-        "kick|pause|resume|purge URL NAME",
-        "Kick peers of a broker; pause, resume or purge a service",
+        "kick|pause|resume|purge|drain URL",
+        "Kick peers of a broker; pause, resume or purge a service; drain",
         (
             Verb("admin kick", "URL PEER", "End connections of workers or clients"),
             Verb("admin pause", "URL SERVICE", "Hold the requests of a service"),
             Verb("admin resume", "URL SERVICE", "Hand out the requests of a paused service"),
             Verb("admin purge", "URL SERVICE", "Cancel the queued requests of a service"),
+            Verb("admin drain", "URL", "Have a broker finish its requests, and end"),
         ),
     ),
     Verb(

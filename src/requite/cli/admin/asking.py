@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Final
 
 from requite.cli.exit_codes import ExitCode
 from requite.cli.failures import advised, is_brokerless, place_of
@@ -10,6 +11,13 @@ from requite.cli.options import Connection
 from requite.cli.output import complain, counted, printable, say, say_json
 from requite.cli.presence import unless_refused
 from requite.errors import ConfigurationError, RemoteViolation
+
+_TOLD: Final = {
+    "kicked": "connection",
+    "queued": "request",
+    "purged": "request",
+    "draining": "request",
+}
 
 
 def operate(
@@ -33,7 +41,7 @@ def operate(
         return ExitCode.FAILED
     try:
         ((what, count),) = json.loads(answer).items()
-        told = {"kicked": "connection", "queued": "request", "purged": "request"}[what]
+        told = _TOLD[what]
         text = f"{what}: {counted(int(count), told)}"
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise RemoteViolation(

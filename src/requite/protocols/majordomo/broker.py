@@ -83,6 +83,8 @@ class MajordomoBroker:
         self.parties: dict[Peer, Party] = {}
         # In a pair (`requite.pair`), returns its view for `mmi.pair`.
         self.standing: Callable[[], Mapping[str, Any]] | None = None
+        # A server that ends with a drain is asked for one; without it, the engine just drains.
+        self.drain_wanted: Callable[[], object] | None = None
         self.draining = False
         self.stopped = False
         self._out: list[Effect] = []
@@ -119,6 +121,7 @@ class MajordomoBroker:
             self._workforce,
             self._out,
             self._observer,
+            self._drain_for_operator,
         )
         self.authorizer = Authorizer(self._observer)
         self._clients = Clients(
@@ -296,6 +299,13 @@ class MajordomoBroker:
         effects = self._out.copy()
         self._out.clear()
         return effects
+
+    def _drain_for_operator(self, now: float) -> int:
+        if self.drain_wanted is None:
+            self._drain(engine.Drain(), now)
+        else:
+            self.drain_wanted()
+        return self.load.count
 
     def _drain(self, _event: engine.Drain, now: float) -> None:
         if not self.draining:

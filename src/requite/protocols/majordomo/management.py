@@ -2,7 +2,7 @@
 
 | service | request body | reply body |
 |---|---|---|
-| `mmi.service` | a service name | `200` if a worker is registered for it, else `404` (8/MMI) |
+| `mmi.service` | a service name | `200` if it has a worker, `404` if not (8/MMI); else `403` |
 | `mmi.list` | anything | `[{"service", "workers", "waiting", "queued", "in_progress", "paused"}]` |
 | `mmi.stats` | a service name, or empty: all | `{"services": [...], "clients", "pending", ...}` |
 | `mmi.workers` | a service name, or empty: all | `[{"service", "worker", "dialect", ...}]` |
@@ -12,8 +12,9 @@
 | `mmi.whoami` | anything | of the client: `{"principal", "call", "serve", ...}` |
 | any other `mmi.` name | | `501` (8/MMI) |
 
-Names that are not valid UTF-8 are shown with replacement characters. These requests are read-only;
-`operations.py` has those that change something.
+`403`: the client may not call the service. Names that are not valid UTF-8 are shown with
+replacement characters. These requests are read-only; `operations.py` has those that change
+something.
 
 `mmi.under` is for programs that watch many related services, such as the manager of a pool. It is
 called several times a second, so it returns only what they need: `queued`, `in_progress` and
@@ -30,16 +31,18 @@ from typing import Any, Final, Protocol
 
 from requite.principal import Principal
 from requite.protocols.majordomo.parties import Client, Party, Service, Worker
-from requite.protocols.majordomo.permissions import ACTS
+from requite.protocols.majordomo.permissions import ACTS, lacks_to_call
 
 _REUSABLE: Final = (b"mmi.list", b"mmi.stats", b"mmi.workers")
 _REUSE_ROWS_MIN: Final = 50
 _REUSE_S_PER_ROW: Final = 50e-6  # five times what a row takes to be made
 _REUSE_S_MAX: Final = 0.25
 _ANSWERS_MAX: Final = 16
+_MANAGERS: Final = b"/!"  # in the names of the managers of a pool
 
 FORBIDDEN: Final = b"403"
-"""The answer to a client of MDP 0.1 or 0.2 that has no right to the service of the broker."""
+"""The answer to a client of MDP 0.1 or 0.2 that has no right to the service of the broker, and of
+`mmi.service` about a service that the client may not call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,8 @@ class Management:
         handler = _HANDLERS.get(name)
         if handler is None:
             return b"501"
+        if name == b"mmi.service" and _may_not_ask(client, body[0]):
+            return FORBIDDEN
         subject, rows = body[0], len(self._broker.services) + len(self._broker.parties)
         if rows < _REUSE_ROWS_MIN or name not in _REUSABLE:
             self._answers.clear()
@@ -159,6 +164,12 @@ class Management:
     def is_costly(name: bytes) -> bool:
         """Whether an answer takes longer in a large broker."""
         return name in _REUSABLE or name == b"mmi.under" or name in ACTS
+
+
+def _may_not_ask(client: Client, service: bytes) -> bool:
+    """Whether a client may not know if a service has workers ([mmi-service-denied]). Whether a pool
+    has managers is no secret: callers of its groups have to know."""
+    return _MANAGERS not in service and bool(lacks_to_call(client.principal, service, []))
 
 
 def _is_registered(subject: bytes, broker: BrokerView) -> bytes:

@@ -1,4 +1,4 @@
-"""What operators do to a running broker: kick peers, pause and resume services, purge queues.
+"""What operators do to a running broker: kick peers, pause and resume services, purge, drain.
 
 | service | request body | reply body |
 |---|---|---|
@@ -6,6 +6,7 @@
 | `mmi.pause` | a service name | `{"queued"}`: how many requests wait |
 | `mmi.resume` | a service name | `{"queued"}` |
 | `mmi.purge` | a service name | `{"purged"}`: how many requests were cancelled |
+| `mmi.drain` | anything | `{"draining"}`: how many requests are pending |
 
 A peer is an address or instance in hex, as `mmi.workers` shows them, or `user:` and the name of a
 principal, for all its connections. The answer is `404` if there is no such peer or service.
@@ -37,7 +38,8 @@ _REASON_MAX: Final = 500  # bytes of an operator's reason
 
 
 class Operations:
-    """Performs the management requests that change something. Effects go to `out`."""
+    """Performs the management requests that change something. Effects go to `out`. `drain` drains
+    the broker, and returns how many requests are pending."""
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Operations:
         workforce: Workforce,
         out: list[Effect],
         observer: BrokerObserver,
+        drain: Callable[[float], int],
     ) -> None:
         self._parties = parties
         self._directory = directory
@@ -54,6 +57,7 @@ class Operations:
         self._workforce = workforce
         self._out = out
         self._observer = observer
+        self._drain = drain
         self._on_services: dict[bytes, Callable[[Service, str, float], dict[str, int]]] = {
             b"mmi.pause": self._pause,
             b"mmi.resume": self._resume,
@@ -66,13 +70,15 @@ class Operations:
         if name == b"mmi.kick":
             reason = b" ".join(body[1:])[:_REASON_MAX].decode(errors="replace")
             done = self._kick(operator, subject, f"{who} kicked it: {reason or 'no reason'}", now)
+        elif name == b"mmi.drain":
+            done = {"draining": self._drain(now)}
         else:
             service = self._directory.services.get(subject)
             act = self._on_services[name]
             done = {} if service is None else act(service, who, now)
         outcome = ", ".join(f"{count} {what}" for what, count in done.items()) or "not found"
         shown = subject.decode(errors="replace")
-        text = f"{name.decode()} {shown}: {outcome}"
+        text = f"{f'{name.decode()} {shown}'.rstrip()}: {outcome}"
         self._observer.access(
             Kind.ADMITTED, operator.principal, "admin", ACTS[name].encode(), now, text
         )

@@ -11,6 +11,7 @@
 | `mmi.under` | `pool` of the pool that it names, or `admin` of `stats` |
 | `mmi.kick`, `mmi.purge` | `admin` of `kick`, `purge` |
 | `mmi.pause`, `mmi.resume` | `admin` of `pause` |
+| `mmi.drain` | `admin` of `drain` |
 | other services of the broker | `admin` of `stats` |
 
 Functions return the missing right in words for the peer, or "" if nothing is missing.
@@ -36,6 +37,7 @@ ACTS: Final = {
     b"mmi.pause": "pause",
     b"mmi.resume": "pause",
     b"mmi.purge": "purge",
+    b"mmi.drain": "drain",
 }
 """Management services that change something: the `admin` right that each needs."""
 

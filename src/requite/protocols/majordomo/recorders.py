@@ -22,6 +22,7 @@ from requite.core.recording import FAILURES, CallRecorder, JobRecorder
 from requite.errors import NoService, Poisoned, RemoteFailure, WorkerLost
 from requite.principal import Principal
 from requite.protocols.majordomo.calls import PendingCall
+from requite.protocols.majordomo.denials import Denials
 from requite.protocols.majordomo.jobs import Job
 from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
 from requite.protocols.majordomo.wire import NOT_IDEMPOTENT as NOT_IDEMPOTENT_FLAG
@@ -97,6 +98,7 @@ class BrokerRecorder(BrokerObserver):
         self._spans = chronicle.spans
         self._append_event = chronicle.event_rows.append
         self._flushed_at = 0.0
+        self._denials = Denials()
 
     # --- requests -------------------------------------------------------------------------------
     def answered(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
@@ -199,7 +201,13 @@ class BrokerRecorder(BrokerObserver):
         now: float,
         reason: str = "",
     ) -> None:
-        """Journal an access decision."""
+        """Journal an access decision; of many denials, ten per second (`Denials`)."""
+        if kind is Kind.DENIED:
+            left_out = self._denials.admit(principal.name, verb, now)
+            if left_out is None:
+                return
+            if left_out:
+                reason = f"{reason} ({left_out} more before it)"
         owner = principal.name.encode()
         self._append_event(EventRow(now, kind, NO_CALL, name, owner, error=verb, reason=reason))
 
@@ -227,6 +235,10 @@ class BrokerRecorder(BrokerObserver):
                 if pending.accepted_at < self._flushed_at:
                     break  # earlier ones were written by the last flush
                 self.expand(pending)
+        for (user, verb), left_out in self._denials.take_left_out(now):
+            reason = f"{left_out} more"
+            row = EventRow(now, Kind.DENIED, NO_CALL, b"", user.encode(), error=verb, reason=reason)
+            self._append_event(row)
         self._flushed_at = now
         self._chronicle.trim()
 
