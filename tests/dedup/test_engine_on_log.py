@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.dedup.bench import Bench
 
-from requite.dedup.records import Kind
+from requite.dedup.records import DIGEST_SIZE, Kind, encode_key
 from requite.engine import Wake, Warn
 from requite.request import Status
 
@@ -298,3 +298,59 @@ def test_a_full_disk_is_reported_once_and_its_recovery_once() -> None:
     told = [effect for effect in bench.out if isinstance(effect, Warn)]
     assert [warning.kind for warning in told] == ["not stored", "stored again"]
     assert bench.ran == ["last"]
+
+
+ONE, OTHER = bytes([1]) * DIGEST_SIZE, bytes([2]) * DIGEST_SIZE
+
+
+@pytest.mark.parametrize("is_call", [False, True])
+def test_a_request_from_before_callers_had_names_is_recognised(is_call):
+    of_nobody, of_ann = (
+        encode_key(b"pay", b"4711", principal, is_call=is_call) for principal in (b"", b"ann")
+    )
+    disk = Bench(durable=True)
+    disk.ask("first", of_nobody, ONE)
+    disk.sync()
+    disk.ask("joins", of_ann, ONE)
+    disk.run("first")
+    disk.sync()
+    disk.ask("repeats", of_ann, ONE)
+    disk.load()
+    assert disk.reply("joins") == disk.reply("repeats") == (OK, [b"reply"])
+    disk.ask("another request", of_ann, OTHER)
+    disk.sync()
+    assert disk.ran == ["first", "another request"]
+
+
+def test_without_a_digest_the_reply_to_a_caller_without_a_name_stays_secret():
+    """Earlier versions stored no digests of requests that only a call id identifies."""
+    of_nobody, of_ann = (
+        encode_key(b"pay", b"4711", principal, is_call=True) for principal in (b"", b"ann")
+    )
+    disk = Bench(durable=True)
+    disk.ask("first", of_nobody)
+    disk.sync()
+    disk.run("first")
+    disk.sync()
+    disk.ask("repeats", of_ann, ONE)
+    status, [reason] = disk.reply("repeats")
+    assert (status, disk.ran) == (FAILED, ["first"])
+    assert b"may have run, for a caller without a name" in reason
+
+
+def test_a_waiter_with_a_name_runs_under_its_own_key_if_the_first_is_given_up():
+    of_nobody, of_ann = (
+        encode_key(b"pay", b"4711", principal, is_call=False) for principal in (b"", b"ann")
+    )
+    disk = Bench(durable=True)
+    disk.ask("first", of_nobody, ONE)
+    disk.ask("of ann", of_ann, ONE)
+    disk.give_up("first")
+    disk.sync()
+    disk.sync()
+    disk.run("of ann")
+    disk.sync()
+    assert (disk.ran, disk.reply("of ann")) == (["of ann"], (OK, [b"reply"]))
+    disk.ask("of nobody", of_nobody, ONE)
+    disk.sync()
+    assert disk.ran == ["of ann", "of nobody"]

@@ -15,6 +15,7 @@ from requite.dedup.records import (
     decode_head,
     encode,
     encode_key,
+    key_without_principal,
     principal_of,
 )
 from requite.errors import LogCorrupt, LogMismatch
@@ -66,6 +67,7 @@ def test_keys_byte_by_byte():
     assert of_ann == b"K\x03ann\x03\x00pay4711"
     assert encode_key(b"pay", b"4711", b"ann", is_call=True) == b"C\x03ann\x03\x00pay4711"
     assert (principal_of(of_nobody), principal_of(of_ann)) == (b"", b"ann")
+    assert (key_without_principal(of_nobody), key_without_principal(of_ann)) == (b"", of_nobody)
     assert encode(DedupRecord(Kind.BEGUN, 1, of_nobody))[0] == 1
     assert encode(DedupRecord(Kind.BEGUN, 1, of_ann))[0] == 2
 

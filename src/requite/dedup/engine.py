@@ -19,7 +19,15 @@ from requite.dedup.entries import Entry, State
 from requite.dedup.inputs import Asked, Discard, Found, GivenUp, Interrupted
 from requite.dedup.keeping import Keeping
 from requite.dedup.policy import REPLY_SIZE_MAX, DedupPolicy, DedupStats
-from requite.dedup.records import DedupRecord, Kind, Outcome, decode, encode
+from requite.dedup.records import (
+    NO_DIGEST,
+    DedupRecord,
+    Kind,
+    Outcome,
+    decode,
+    encode,
+    key_without_principal,
+)
 from requite.engine import (
     CancelHandler,
     Deliver,
@@ -46,6 +54,9 @@ _NO_KEY: Final = (
 )
 _OTHER_BODY: Final = (
     b"this request has not run: its idempotency key, or call id, was used before, with another body"
+)
+_NAMELESS: Final = (
+    b"the request may have run, for a caller without a name, whose reply this caller does not get"
 )
 _UNKEPT: Final = (
     b"the request has run, and its reply is not stored: it was too large, or was erased"
@@ -150,17 +161,28 @@ class DedupEngine:
             else:
                 self._out.append(Deliver(token, request))
             return
-        entry = self._entries.get(key)
+        entry = self._entries.get(key) or self._nameless(key, digest)
         if entry is None:
             self._begin(event, now)
+        elif entry.key != key and entry.digest == NO_DIGEST:
+            self._refuse(token, _NAMELESS)
         elif entry.is_other_body(digest):
             self._refuse(token, _OTHER_BODY)
         elif entry.state in (State.KEPT, State.IN_DOUBT):
             self._repeat(entry, token, now)
         else:
             self._counts["joined"] += 1
-            entry.waiters[token] = request
+            entry.waiters[token] = event
             self._tokens[token] = entry
+
+    def _nameless(self, key: bytes, digest: bytes) -> Entry | None:
+        """Return the entry of the same request from a caller without a name, or None.
+
+        While a deployment is upgraded, the first attempt may have come through a broker that did
+        not know its caller's name. A request with another body is another request.
+        """
+        entry = self._entries.get(key_without_principal(key))
+        return None if entry is None or entry.is_other_body(digest) else entry
 
     def _begin(self, event: Asked, now: float) -> None:
         entry = Entry(event.key, event.digest, now)
@@ -264,14 +286,23 @@ class DedupEngine:
         self._promote(entry, now)
 
     def _promote(self, entry: Entry, now: float) -> None:
-        """Run the request of the next waiter; without any, forget the key."""
-        if entry.owner is None and entry.waiters:
-            entry.owner = next(iter(entry.waiters))
-            entry.request = entry.waiters.pop(entry.owner)
+        """Run the request of the next waiter; without any, forget the key.
+
+        Waiters with names that wait for a caller without one never run under its key.
+        """
         if entry.owner is None:
-            self._forget(entry, now)
-        else:
+            same = (each.token for each in entry.waiters.values() if each.key == entry.key)
+            entry.owner = next(same, None)
+            if entry.owner is not None:
+                entry.request = entry.waiters.pop(entry.owner).request
+        if entry.owner is not None:
             self._run(entry)
+            return
+        named, entry.waiters = entry.waiters, {}
+        self._forget(entry, now)
+        for event in named.values():
+            del self._tokens[event.token]
+            self._asked(event, now)
 
     # --- ends -------------------------------------------------------------------------------------
     @property

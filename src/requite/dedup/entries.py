@@ -16,6 +16,7 @@ from enum import Enum
 from math import inf
 from typing import Any, Final
 
+from requite.dedup.inputs import Asked
 from requite.dedup.records import NO_DIGEST, Frames, Outcome
 
 # Bytes of memory of an entry without its reply: the entry, its key, and its slots in the tables.
@@ -38,7 +39,7 @@ class Entry:
     """One key.
 
     `owner` is the token of the request whose handler runs (None: it was abandoned), `request` that
-    request, `waiters` the tokens and requests of concurrent repetitions. `parts` are the partial
+    request, `waiters` the concurrent repetitions by token. `parts` are the partial
     replies so far, of `parts_size` bytes; `overflowed`: they are too large to be stored. `at` is
     the instant when it began or was settled. `outcome` is in memory, or on the log at `position`;
     without either, `reason` says why. `home` is the segment with its record, which must remain.
@@ -70,7 +71,7 @@ class Entry:
         self.state = State.BEGINNING
         self.owner: Any = None
         self.request: Any = None
-        self.waiters: dict[Any, Any] = {}
+        self.waiters: dict[Any, Asked] = {}
         self.started = False
         self.parts: list[Frames] = []
         self.parts_size = 0

@@ -59,6 +59,13 @@ def principal_of(key: bytes) -> bytes:
     return key[2 : 2 + int.from_bytes(key[1:2])] if _version_of(key) == OWNED else b""
 
 
+def key_without_principal(key: bytes) -> bytes:
+    """Return the key of the same request from a caller without a name; b"" if `key` is one."""
+    if _version_of(key) != OWNED:
+        return b""
+    return bytes((key[0] + 0x20,)) + key[2 + key[1] :]
+
+
 def _version_of(key: bytes) -> int:
     return OWNED if key[:1] and key[0] in _OWNED_KINDS else VERSION
 
