@@ -7,9 +7,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from requite.cli.failures import place_of
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, Logging, Timeout
 from requite.cli.output import counted, printable, say
 from requite.cli.titanic.client import Titanic, first_frame
+from requite.errors import StoreUnavailable
 from requite.protocols.titanic.wire import ERASE, STATS
 
 
@@ -40,6 +42,12 @@ def erase(
     """
     logging.start()
     titanic = Titanic(url, connection, timeout)
+    if _files_left(titanic) is None:
+        raise StoreUnavailable(
+            f"the Titanic at {place_of(url)} is of an older version, which cannot erase: upgrade"
+            " it first",
+            may_have_executed=False,
+        )
     count, cursor, is_complete = 0, b"", False
     while not is_complete:
         frames = titanic.ask(ERASE, owner.encode(), cursor)
@@ -47,5 +55,10 @@ def erase(
         cursor = frames[1] if len(frames) > 1 else b""
         is_complete = not cursor
     say(printable(f"erased {counted(count, 'request')} of {owner or 'no user'}"))
-    left = json.loads(first_frame(titanic.ask(STATS), STATS))["store"]["rewriting"]
-    say(f"{counted(left, 'file')} left to be rewritten")
+    say(f"{counted(_files_left(titanic) or 0, 'file')} left to be rewritten")
+
+
+def _files_left(titanic: Titanic) -> int | None:
+    """Return how many files are left to be rewritten; None for a Titanic that cannot erase."""
+    left: int | None = json.loads(first_frame(titanic.ask(STATS), STATS))["store"].get("rewriting")
+    return left
