@@ -75,7 +75,7 @@ FOLDERS: Final = {
     "engines": tuple(
         f"tests/{name}" for name in ("engines", "wire", "spec", "framing", "pair", "transcripts")
     ),
-    "interop": ("tests/interop",),
+    "interop": ("tests/interop", "tests/compat"),
 }
 _NAMED: Final = tuple(folder for folders in FOLDERS.values() for folder in folders)
 
