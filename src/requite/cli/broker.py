@@ -439,7 +439,8 @@ def broker(
         server,
         lambda: _announce(server.endpoints),
         until_failed,
-        reload=_reloader(server, peers),
+        server.until_over,
+        _reloader(server, peers),
     )
 
 
