@@ -104,10 +104,10 @@ class AmqpFaults(FaultInjector):
             header = _garbage(rng, body)
             service = rng.choice(self._knobs.services)
             if rng.random() < 0.2 and control in store.exchanges:
-                self._perform(Server.publish, service, header, body, control)
+                self._perform(_publish, service, header, body, control)
                 continue
             names = [*store.queues, store.queue_of(service)]
-            self._perform(Server.publish, rng.choice(names), header, body)
+            self._perform(_publish, rng.choice(names), header, body)
 
 
 def _close_channel(server: Server, lot: float) -> None:
@@ -130,11 +130,15 @@ def _close_connection(server: Server, lot: float) -> None:
 
 
 def _refuse(server: Server) -> None:
-    server.refuses = True
+    server.publishing.refuses = True
 
 
 def _accept(server: Server) -> None:
-    server.refuses = False
+    server.publishing.refuses = False
+
+
+def _publish(server: Server, *message: Any) -> None:
+    server.publishing.inject(*message)
 
 
 def _garbage(rng: Random, body: bytes) -> bytes:

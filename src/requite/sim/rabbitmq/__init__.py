@@ -4,6 +4,7 @@ message.py, queue.py, exchanges.py  messages, queues, exchanges and bindings
 published.py       a published message: its properties and body
 store.py           which queues and messages survive a crash
 sessions.py        connections and channels; server.py: handles the methods of clients
+publishing.py      published messages: routed, stored, confirmed; direct replies
 server_methods.py  AMQP methods from the server's side: encoded, and decoded
 server_framing.py  the server's side of the handshake, and of frames
 process.py         the process of RabbitMQ

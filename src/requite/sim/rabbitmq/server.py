@@ -3,15 +3,15 @@
 It is strict: what AMQP forbids closes the channel or the connection, and is reported to the
 checkers (`protocol_error`), since requite's engines must never send it.
 
-Sources: AMQP 0.9.1; RabbitMQ's documentation of confirms, consumer prefetch, quorum queues, direct
-reply-to, heartbeats and blocked connections.
+Sources: AMQP 0.9.1; RabbitMQ's documentation of consumer prefetch, quorum queues, direct reply-to,
+heartbeats and blocked connections.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from requite.engine import (
     Disconnect,
@@ -32,16 +32,15 @@ from requite.engine import (
 )
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.methods import CONNECTION
-from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.topology import DIRECT_REPLY_TO
 from requite.sim.rabbitmq import server_methods
 from requite.sim.rabbitmq.message import Entry
 from requite.sim.rabbitmq.published import PublishedMessage
+from requite.sim.rabbitmq.publishing import Publishing
 from requite.sim.rabbitmq.queue import Consumer
 from requite.sim.rabbitmq.sessions import Channel, Session, UnackedDelivery
 from requite.sim.rabbitmq.store import Store, StoredQueue
 
-_BATCH_S: Final = 0.0005  # how long confirms are collected, to send them together
 _REFUSED, _NOT_FOUND, _LOCKED, _PRECONDITION = 403, 404, 405, 406
 _COMMAND_INVALID, _CHANNEL_ERROR, _NOT_ALLOWED = 503, 504, 530
 _INTERNAL, _FORCED = 541, 320
@@ -92,9 +91,8 @@ class Server:
         self.store = store
         self.sessions: dict[Any, Session] = {}
         self.is_blocked = False
-        self.refuses = False
+        self.publishing = Publishing(store, settings.sync_s, rng, later, self._send)
         self._settings = settings
-        self._rng = rng
         self._later = later
         self._tell = tell
         self._now = 0.0
@@ -102,7 +100,6 @@ class Server:
         self._out: list[Effect] = []
         self._heartbeat_s = settings.heartbeat_s
         self._check_at = 0.0
-        self._direct: dict[str, tuple[Session, Channel, str]] = {}  # consumers of direct replies
         self._serial = 0
         self._inputs: dict[type, Callable[[Any], None]] = {
             PeerJoined: self._joined,
@@ -138,7 +135,7 @@ class Server:
         for event in events:
             self._inputs[event.__class__](event)
             if self.store.dead_letters:
-                self._later(0.0, self._answer_dead_letters)
+                self._later(0.0, self.publishing.answer_dead_letters)
         self._handles = False
         out, self._out = self._out, []
         return out
@@ -227,8 +224,7 @@ class Server:
     def _release(self, channel: Channel) -> None:
         """Remove the consumers of a channel; their queues requeue its unacknowledged deliveries."""
         channel.held.clear()
-        if channel.direct:
-            self._direct.pop(channel.direct, None)
+        self.publishing.remove_direct_consumer(channel)
         for queue, consumer in list(channel.consumers.values()):
             self._lose(queue, consumer)
         channel.consumers.clear()
@@ -392,7 +388,7 @@ class Server:
             text = "PRECONDITION_FAILED - fast reply consumer"
             raise Refusal(_PRECONDITION, text, is_client_error=True)
         channel.direct = f"{DIRECT_REPLY_TO}.{self._new_name()}"
-        self._direct[channel.direct] = session, channel, asked.tag
+        self.publishing.add_direct_consumer(session, channel, asked.tag)
         self._send(session, channel.id, server_methods.consuming(asked.tag))
 
     def _cancel(self, session: Session, channel: Channel, message: Message) -> None:
@@ -456,88 +452,7 @@ class Server:
         if asked.exchange and asked.exchange not in self.store.exchanges:
             raise Refusal(_NOT_FOUND, f"NOT_FOUND - no exchange '{asked.exchange}'")
         self._push_back(session)
-        published = self.store.received(
-            asked.exchange, asked.key, message[2], message[3], channel.direct
-        )
-        number = channel.publish()
-        self._note_answer(channel, number, published)
-        if asked.key in self._direct:
-            self._reply_directly(published)
-            self._confirm(session, channel, number, True)
-            return
-        names = self.store.route(asked.exchange, asked.key)
-        if not names and asked.mandatory:
-            back = server_methods.returned(asked.exchange, asked.key)
-            self._send(session, channel.id, back, message[2], message[3])
-        if any(self.store.queues[name].is_durable for name in names):
-            self._write(session, channel, number, names, published)
-        else:
-            self.store.put(names, published)
-            self._confirm(session, channel, number, True)
-
-    def _write(
-        self,
-        session: Session,
-        channel: Channel,
-        number: int,
-        names: list[str],
-        published: PublishedMessage,
-    ) -> None:
-        """Write a message to disk, then confirm it."""
-        if self.refuses:
-            self._confirm(session, channel, number, False)
-            return
-        serial = self.store.begin_write(names, published)
-
-        def commit() -> None:
-            self.store.commit(serial)
-            self._confirm(session, channel, number, True)
-
-        self._later(self._settings.sync_s * self._rng.random(), commit)
-
-    def _confirm(self, session: Session, channel: Channel, number: int, is_taken: bool) -> None:
-        channel.settle(number, is_taken)
-        self._later(_BATCH_S, lambda: self._confirm_all(session, channel))
-
-    def _confirm_all(self, session: Session, channel: Channel) -> None:
-        due = channel.confirms_due()
-        is_open = session.channels.get(channel.id) is channel and not channel.is_closing
-        if not (is_open and channel.confirms and session.peer in self.sessions):
-            return
-        for tag, multiple, is_taken in due:
-            confirm = server_methods.confirmed(tag, multiple=multiple, is_taken=is_taken)
-            self._send(session, channel.id, confirm)
-
-    def _note_answer(self, channel: Channel, number: int, published: PublishedMessage) -> None:
-        properties = published.properties
-        if properties is None:
-            return
-        if wire.STATUS in properties.headers:
-            channel.answers[number] = published.key, properties.correlation_id
-        if wire.CONTROL in properties.headers:
-            self.store.cancelled[properties.message_id, properties.correlation_id] = None
-
-    def _reply_directly(self, published: PublishedMessage) -> None:
-        session, channel, tag = self._direct[published.key]
-        channel.tag += 1
-        method = server_methods.deliver(tag, channel.tag, False, "", published.key)
-        self._send(session, channel.id, method, published.header, published.body)
-
-    def publish(self, key: str, header: bytes, body: bytes, exchange: str = "") -> None:
-        """Publish a message as an intruder."""
-        published = self.store.received(exchange, key, header, body, "")
-        self._note_answer(Channel(b"\0\1"), 0, published)
-        if key in self._direct:
-            self._reply_directly(published)
-        else:
-            self.store.put(self.store.route(exchange, key), published)
-
-    def _answer_dead_letters(self) -> None:
-        """Answer dead letters, as the manager of a pool does."""
-        dead, self.store.dead_letters = self.store.dead_letters, []
-        for published, reason in dead:
-            properties = Properties(published.correlation_id or "", headers={wire.STATUS: reason})
-            self.publish(published.reply_to or "", encode_properties(properties, 0), b"")
+        self.publishing.publish(session, channel, asked, message)
 
     # --- blocked connections ----------------------------------------------------------------------
     def block(self) -> None:
