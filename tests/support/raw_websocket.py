@@ -1,5 +1,7 @@
-"""Helpers for the tests of WebSocket framing: both ends of a connection, and hand-made frames."""
+"""Helpers for the tests of WebSocket framing: both ends of a connection, an opening handshake, and
+hand-made frames."""
 
+import re
 from struct import pack
 
 from requite.framing import SpWebSocket
@@ -10,6 +12,26 @@ KEY = b"\x37\xfa\x21\x3d"  # the masking key in the examples of RFC 6455, sectio
 
 FIN = 0x80
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+
+# Key and answer are the example of RFC 6455, section 1.3.
+REQUEST = (
+    b"GET /svc HTTP/1.1\r\n"
+    b"Host: server.example.com\r\n"
+    b"Upgrade: websocket\r\n"
+    b"Connection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    b"Sec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: rep.sp.nanomsg.org\r\n"
+    b"\r\n"
+)
+ANSWER = (
+    b"HTTP/1.1 101 Switching Protocols\r\n"
+    b"Upgrade: websocket\r\n"
+    b"Connection: Upgrade\r\n"
+    b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
+    b"Sec-WebSocket-Protocol: rep.sp.nanomsg.org\r\n"
+    b"\r\n"
+)
 
 
 def masks(size: int) -> bytes:
@@ -42,6 +64,21 @@ def connected_server(**options: object) -> SpWebSocket:
     server = make_server(**options)
     upgrade(make_client(), server)
     return server
+
+
+def accept_of(request: bytes) -> bytes:
+    """Return the accept token with which a server answers a request."""
+    server = make_server()
+    server.receive(request)
+    [accept] = re.findall(rb"Sec-WebSocket-Accept: (.*)\r\n", server.output())
+    return accept
+
+
+def feed(framing: SpWebSocket, data: bytes, step: int) -> None:
+    """Feed bytes, `step` at a time (0: all at once), which must have no effect yet."""
+    for at in range(0, len(data), step or len(data)):
+        assert framing.receive(data[at : at + (step or len(data))]) == []
+        assert framing.output() == b""
 
 
 def xor(data: bytes, key: bytes = KEY) -> bytes:
