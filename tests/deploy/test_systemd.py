@@ -15,7 +15,7 @@ from tests.cli.command import ENVIRONMENT, Running
 from tests.deploy.files import CLOSING_S, COMMAND, DEPLOY, installed, tool
 
 from requite.cli import main
-from requite.cli.broker import Requests
+from requite.cli.broker_options import Requests
 from requite.cli.exit_codes import ExitCode
 from requite.cli.worker import Handlers
 

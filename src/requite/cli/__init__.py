@@ -5,7 +5,7 @@
     completion.py  tab completion in shells
     config.py      options in a file
     exit_codes.py  what the codes mean
-    options.py     options that several verbs take
+    options.py     options that several verbs take; broker_options.py: those of the broker
     output.py      what is printed where
     logs.py        log lines
 
