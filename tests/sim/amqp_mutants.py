@@ -16,6 +16,7 @@ from requite.protocols.amqp.caller import AmqpCaller
 from requite.protocols.amqp.connected import WORK
 from requite.protocols.amqp.control import Cancels
 from requite.protocols.amqp.jobs import Why
+from requite.protocols.amqp.request_queue import RequestQueue
 from requite.protocols.amqp.responder import AmqpResponder
 from requite.request import Reply
 
@@ -164,11 +165,14 @@ class TakesTooMany(AmqpResponder):
         super().__init__(assignment, replace(policy, prefetch=policy.prefetch + 1), **given)
 
 
-class StaysAway(AmqpResponder):
+class _StaysAway(RequestQueue):
     """Does not consume again after its queue is deleted."""
 
-    def _lost_consumer(self, cancelled: Any, message: Any, now: float) -> None:
-        self._is_consuming = False
+    def lost_consumer(self, cancelled: Any) -> None:
+        self.is_consuming = False
+
+
+StaysAway = with_part(AmqpResponder, "_queue", _StaysAway)
 
 
 class NeverAcknowledges(AmqpResponder):

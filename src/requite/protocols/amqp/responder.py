@@ -54,13 +54,12 @@ from requite.protocols.amqp.methods import Heard
 from requite.protocols.amqp.policy import ResponderPolicy
 from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 from requite.protocols.amqp.reports import Reports
+from requite.protocols.amqp.request_queue import RequestQueue
 from requite.protocols.amqp.sizes import SizeLimit
 from requite.protocols.amqp.wire import Event, ReplyStatus
 from requite.request import Request, Status
 
-_CONSUMER: Final = "requests"
 _ENDS: Final = ENDS | {Status.OVERLOADED}
-_NOT_FOUND: Final = 404  # AMQP 0.9.1, section 1.2
 _CALL_ID_DIGITS: Final = 32
 _RUN_SIZE: Final = 6  # bytes of where to begin to count; tables have numbers of 63 bits
 
@@ -94,18 +93,12 @@ class AmqpResponder(ConnectedEngine):
         self._service = service
         self._reports = Reports(assignment, self._send)
         self._confirms: Confirms[int | None] = Confirms()  # the deliveries that they answer
+        self._queue = RequestQueue(assignment, policy, self._confirms, self._send, self._warn)
         self._limit = SizeLimit()
         # Number of the last run with partial replies. Starts with one worker id differ in it.
         self._runs = int.from_bytes(instance[:_RUN_SIZE], "big")
         self._cancels = Cancels(policy.cancels_max)
         self._closed: set[bytes] = set()  # side channels
-        self._is_declaring = False
-        self._is_consuming = False
-        self._consumers = 0  # that RabbitMQ has cancelled
-        self._consumer = _CONSUMER
-        self._has_channel = False
-        self._was_missing = False  # the queue, at the last check
-        self._try_at = inf  # when to check for the queue again
         self._hears: dict[type, Callable[[Any, Message, float], None]] = {
             methods.Delivered: self._requested,
             methods.Confirmed: self._confirmed,
@@ -133,14 +126,14 @@ class AmqpResponder(ConnectedEngine):
     # --- the engine's contract --------------------------------------------------------------------
     def deadline(self) -> float | None:
         """See `requite.engine.Engine.deadline`."""
-        at = inf if self._stopped else min(self._beat_at(), self._try_at)
+        at = inf if self._stopped else min(self._beat_at(), self._queue.try_at)
         at = min(at, self.jobs.observer.flush_at)
         return None if at == inf else at
 
     @property
     def is_answered(self) -> bool:
         """Whether RabbitMQ delivers requests to this worker."""
-        return self._is_consuming
+        return self._queue.is_consuming
 
     def snapshot(self) -> SimpleNamespace:
         """Return the counts of all tables.
@@ -152,7 +145,7 @@ class AmqpResponder(ConnectedEngine):
         """
         abandoned = self.jobs.abandoned
         return SimpleNamespace(
-            is_consuming=self._is_consuming,
+            is_consuming=self._queue.is_consuming,
             running=len(self.jobs) - abandoned,
             abandoned=abandoned,
             unconfirmed=len(self._confirms),
@@ -169,100 +162,31 @@ class AmqpResponder(ConnectedEngine):
         self._closed.clear()
         self._limit.forget()
         self._reports.begin()
-        self._look_for_queue()
-
-    def _open_channel(self) -> None:
-        self._confirms.begin()
-        self._has_channel = True
-        self._is_declaring = False
-        self._send(WORK, methods.OPEN_CHANNEL)
-        self._send(WORK, methods.qos(self._policy.prefetch))
-        self._send(WORK, methods.SELECT_CONFIRMS)
-
-    def _look_for_queue(self) -> None:
-        """Check for the queue first: declaring it with other arguments than it has would fail."""
-        self._try_at = inf
-        if not self._has_channel:
-            self._open_channel()
-        self._send(WORK, methods.queue_declare(self._assignment.queue, passive=True))
-
-    def _declare(self) -> None:
-        self._open_channel()
-        self._is_declaring = True
-        self._was_missing = False
-        assignment = self._assignment
-        self._send(
-            WORK, methods.queue_declare(assignment.queue, assignment.arguments, durable=True)
-        )
+        self._queue.look_for()
 
     def _has_queue(self, _declared: Any, _message: Message, now: float) -> None:
-        """Consume; if another client has just declared the queue, check again after a pause.
-
-        RabbitMQ 3.10 shows a quorum queue before it is ready. A consumer may then never get a
-        request, or lose its connection (541).
-        """
-        if self._draining:
-            return
-        if self._was_missing:
-            self._was_missing = False
-            self._try_at = now + self._policy.retry_s
-        else:
-            self._send(WORK, methods.consume(self._assignment.queue, self._consumer, no_ack=False))
+        self._queue.found(now)
 
     def _began_to_consume(self, _heard: Any, _message: Message, _now: float) -> None:
-        self._is_consuming = True
         self._reports.report(Event.READY)
-        if self._draining:
-            self._send(WORK, methods.cancel(self._consumer))
+        self._queue.began_to_consume()
 
     def _lost_consumer(self, cancelled: methods.Cancelled, _message: Message, _now: float) -> None:
-        """Consume again after the consumer was cancelled, unless we have cancelled it.
-
-        If the queue was deleted, running requests are lost with it; only this worker can still
-        answer them. RabbitMQ 4.3 also cancels a consumer whose request takes longer than
-        `consumer_timeout`, and redelivers that request. It retains consumer and tag until we cancel
-        the consumer too.
-        """
-        if cancelled.tag != self._consumer:
-            return  # an earlier consumer
-        self._is_consuming = False
-        if cancelled.by_us:
-            return
-        queue = self._assignment.queue
-        text = f"the queue {queue!r} was deleted, or a request took longer than consumer_timeout"
-        self._out.append(Warn("no consumer", f"RabbitMQ has stopped delivering requests: {text}"))
-        self._send(WORK, methods.cancel(self._consumer))
-        self._consumers += 1
-        self._consumer = f"{_CONSUMER}-{self._consumers}"
-        self._was_missing = True
-        if not self._draining:
-            self._look_for_queue()
+        self._queue.lost_consumer(cancelled)
 
     def _lost_channel(self, closed: methods.Closed, _message: Message, now: float) -> None:
-        """Reopen the channel: at once if this worker declares the queue, else after a pause."""
         self._send(WORK, methods.CHANNEL_CLOSE_OK)
-        self._has_channel = False
-        self._was_missing = closed.code == _NOT_FOUND
         self._limit.learn(closed)
         self._lose_work("RabbitMQ closed the channel of the request", now)
-        if self._draining:
-            return
-        if closed.code == _NOT_FOUND and self._assignment.declares and not self._is_declaring:
-            self._declare()
-        else:
-            text = f"cannot receive requests for now: {closed.code} {closed.text}"
-            self._out.append(Warn("no queue", text))
-            self._try_at = now + self._policy.retry_s
+        self._queue.lost_channel(closed, now)
 
     def _end(self, reason: str, now: float) -> None:
         self._reports.end()
-        self._has_channel = False
-        self._try_at = inf
+        self._queue.lost_connection()
         self._lose_work(f"its connection was lost: {reason}", now)
 
     def _lose_work(self, reason: str, now: float) -> None:
         """Abandon the requests that RabbitMQ is about to redeliver."""
-        self._is_consuming = False
         self._confirms.forget()
         self._abandon_all(reason, now)
 
@@ -272,7 +196,10 @@ class AmqpResponder(ConnectedEngine):
                 self.jobs.abandon(job, reason, self._out, now)
 
     def _refused(self, reason: str, _now: float) -> None:
-        self._out.append(Warn("refused", reason))
+        self._warn("refused", reason)
+
+    def _warn(self, kind: str, text: str) -> None:
+        self._out.append(Warn(kind, text))
 
     def _hear(self, channel: bytes, heard: Heard, message: Message, now: float) -> None:
         if channel != WORK:
@@ -446,7 +373,7 @@ class AmqpResponder(ConnectedEngine):
                 self._closed.add(channel)  # RabbitMQ may report errors in flight; answer once
                 self._send(channel, methods.CHANNEL_CLOSE_OK)
                 lack = self._reports.lack(channel)
-                self._out.append(Warn("no side channel", f"{lack}: {code} {text}"))
+                self._warn("no side channel", f"{lack}: {code} {text}")
                 self._reports.lost(channel)
 
     def _controlled(self, header: bytes, exchange: str, now: float) -> None:
@@ -470,21 +397,19 @@ class AmqpResponder(ConnectedEngine):
         if self._stopped:
             return
         self._attend(now)
-        if now >= self._try_at and self._agreed:
-            self._look_for_queue()
+        if now >= self._queue.try_at and self._agreed:
+            self._queue.look_for()
 
     def _drained(self, _event: Drain, _now: float) -> None:
         """Stop consuming; finish the requests that have arrived and get their replies confirmed."""
         if self._draining:
             return
         self._draining = True
-        self._try_at = inf
         self._reports.report(Event.STOPPING)
-        if self._is_consuming:
-            self._send(WORK, methods.cancel(self._consumer))
+        self._queue.leave()
 
     def _maybe_stop(self, _now: float) -> None:
-        is_busy = self.jobs or self._confirms or self._is_consuming
+        is_busy = self.jobs or self._confirms or self._queue.is_consuming
         if not (self._stopped or is_busy):
             self._stopped = True
             self._out.append(Stopped())
