@@ -85,9 +85,9 @@ def test_a_link_that_ends_leaves_no_state() -> None:
     bench = Bench()
     link, stream = bench.open()
     bench.host.received(link, LINE * 1_000)
-    assert len(bench.host._bandwidth) == 1
+    assert len(bench.host._limiter) == 1
     bench.host.closed(link, "reset")
-    assert len(bench.host._bandwidth) == 0
+    assert len(bench.host._limiter) == 0
     bench.tick(100.0)
     assert not is_read(stream)
 

@@ -81,7 +81,7 @@ def test_nothing_is_counted_once_a_message_or_its_link_has_ended(end: str) -> No
         bench.host.received(other, b"x" * 1000)
         assert "other" not in lost(bench)
         bench.host.received(other, b"\n")
-    assert len(bench.host._partials) == 0
+    assert len(bench.host._limiter) == 0
 
 
 def test_a_dialled_peer_has_no_such_limits() -> None:
@@ -149,9 +149,9 @@ def test_the_incomplete_messages_of_an_owner_are_within_its_quota() -> None:
         link.principal = principal
     partials.update(links[0], 60, 1.0)
     partials.update(links[2], 5_000, 1.0)
-    assert partials.choose_over_quota(owner) is None
+    assert partials.sizes.choose_over_quota(owner) is None
     partials.update(links[1], 41, 1.0)
-    assert partials.choose_over_quota(owner) is links[0]
-    assert partials.choose_over_quota(other) is None
+    assert partials.sizes.choose_over_quota(owner) is links[0]
+    assert partials.sizes.choose_over_quota(other) is None
     partials.forget(links[0])
-    assert partials.choose_over_quota(owner) is None
+    assert partials.sizes.choose_over_quota(owner) is None

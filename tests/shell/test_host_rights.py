@@ -13,7 +13,6 @@ from requite.framing.base import CredentialsRefused
 from requite.framing.zmtp import RefusedByPeer
 from requite.principal import Principal, Quota
 from requite.shell.link import Link
-from requite.shell.partial_messages import PartialMessages
 
 
 class Users:
@@ -100,8 +99,7 @@ def test_no_incomplete_messages_are_counted_in_the_end(bench: HostBench, users: 
     link, _ = bench.open("a")
     bench.host.received(link, b"x" * 600)
     bench.host.received(link, b"\n")
-    partials: PartialMessages = bench.host._partials
-    assert not partials._by_owner
+    assert not bench.host._limiter._partials.sizes._by_owner
 
 
 def test_the_engine_reviews_rights_before_connections_end(bench: HostBench, users: Users) -> None:

@@ -52,11 +52,10 @@ from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import CredentialsRefused, Framing, Message
 from requite.framing.router import IdentityTable
 from requite.shell.admission import AdmissionControl, Verify, verify_now
-from requite.shell.bandwidth import Bandwidth
 from requite.shell.feeder import Feeder
+from requite.shell.limiter import Limiter
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
 from requite.shell.owners import Identify, QuotaReached, unrestricted
-from requite.shell.partial_messages import PartialMessages
 from requite.shell.pending_links import PendingLinks
 from requite.shell.waiting import Waiting
 from requite.shell.warnings import Warnings
@@ -74,8 +73,9 @@ _TIMER_SLACK_S: Final = 0.0005
 # time, with 1.9 times the throughput.
 _PORTION: Final = 32
 
-# A peer's reading is paused once its queued output exceeds `output_size_max` divided by this.
-_MUTED_AT: Final = 8
+# A larger output is written in portions of this size, until the stream pushes back: nobody counts
+# what a stream buffers.
+_WRITE_SIZE: Final = 1 << 20
 
 
 def _unexpected(*what: object) -> None:
@@ -184,8 +184,7 @@ class Host:
         self._flush_wanted = False
         self._armed_at = inf
         self._pending_links = PendingLinks(self.limits.handshake_timeout_s)
-        self._partials = PartialMessages(self.limits)
-        self._bandwidth = Bandwidth()
+        self._limiter = Limiter(self.limits, self._drop, self._resume)
         self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
         self._pushing_back = 0  # how many links push back
@@ -245,16 +244,14 @@ class Host:
             self._feed(Wake())
         self._drop_overdue(now)
         self._admission.wake(now)
-        for link in self._bandwidth.take_due(now):
-            self._resume(link, Pause.RATE)
+        self._limiter.wake(now)
         self._arm(self.next_at())
         self._settle()
 
     def next_at(self) -> float:
         """Return the instant of the next `wake` (`inf`: none)."""
-        ours = min(self._pending_links.next_at(), self._partials.next_at(), self._closing.next_at())
-        others = self.engine.deadline(), self._admission.next_at(), self._bandwidth.next_at()
-        for at in others:
+        ours = min(self._pending_links.next_at(), self._limiter.next_at(), self._closing.next_at())
+        for at in (self.engine.deadline(), self._admission.next_at()):
             if at is not None:
                 ours = min(ours, at)
         return ours
@@ -294,8 +291,8 @@ class Host:
         if link.ended or (not link.joined and self._admission.hold_back(link, chunk)):
             return
         if link.principal.quota.bytes_per_s and link.accepted:
-            self._bandwidth.count(link, len(chunk), self._clock())
-            self._arm(self.next_at())
+            self._limiter.count_received(link, len(chunk), self._clock())
+            self._arm(self._limiter.next_at())
         framing = link.framing
         try:
             messages = framing.receive(chunk)
@@ -339,7 +336,8 @@ class Host:
             self._hang_up(link)
             self._tell_end(link, framing.farewell)
         if link.accepted and (link.partial_size or framing.partial_size):
-            self._count_partial(link)
+            self._limiter.count_partial(link, self._clock())
+            self._arm(self._limiter.next_at())
 
     def closed(self, link: Link, reason: str) -> None:
         """Handle the end of a stream; part of `Owner`."""
@@ -369,8 +367,7 @@ class Host:
         link.blocked = False
         if link.ended:
             return
-        if link.out:
-            link.stream.write(link.take_output())
+        self._write(link, link.stream.write)
         if link.blocked:  # the write blocked it again
             return
         self._resume(link, Pause.UNREAD)
@@ -382,7 +379,7 @@ class Host:
     def _resume(self, link: Link, why: Pause) -> None:
         """Read from a link again; its unread bytes do not count as missing."""
         link.resume(why)
-        self._partials.restart(link, self._clock())
+        self._limiter.resumed(link, self._clock())
 
     # --- output -----------------------------------------------------------------------------------
     def flush(self) -> None:
@@ -407,10 +404,23 @@ class Host:
         for link in links:
             link.dirty = False
             if link.blocked:
-                self._check_output_size(link)
+                self._limiter.count_output(link)
             elif link.out:
                 write = link.write_now if now else link.stream.write
-                write(link.take_output())
+                if link.size <= _WRITE_SIZE:  # inline: it saves a call per link and turn
+                    write(link.take_output())
+                else:
+                    self._write(link, write)
+        self._settle()
+
+    def _write(self, link: Link, write: Callable[[bytes], None]) -> None:
+        """Write queued output until the stream pushes back."""
+        while link.out and not (link.blocked or link.ended):
+            write(link.take_portion(_WRITE_SIZE))
+        if link.out:
+            self._limiter.count_output(link)
+        else:
+            self._limiter.output_sent(link)
 
     def turn_away(self, link: Link) -> None:
         """Close an unwanted link without an input to the engine."""
@@ -442,8 +452,7 @@ class Host:
         another one without the right.
         """
         self._feed(RightsChanged())
-        for link in self._bandwidth.review(self._clock()):
-            self._resume(link, Pause.RATE)
+        self._limiter.review(self._clock())
         for link, reason in self._admission.no_longer_admitted(list(self.links)):
             self.refuse(link, "access revoked", CredentialsRefused(reason))
         self._settle()
@@ -557,54 +566,11 @@ class Host:
             PeerJoined(link, link.identity, link.place, link.principal, link.framing.peer_features)
         )
 
-    def _check_output_size(self, link: Link) -> None:
-        """Pause reading from an accepted peer that reads too little; drop it at the output limit.
-        (A peer that is merely slow over one large message is still read.)
-
-        A dialled link's queue holds our own user's messages, and the user bounds it. Dropping it
-        would lose healthy calls; and if both sides stopped reading, they would deadlock.
-        """
-        if not link.accepted:
-            return
-        if link.size > self.limits.output_size_max // _MUTED_AT:
-            link.pause(Pause.UNREAD)
-        if link.size > self.limits.output_size_max:
-            size = link.size
-            self._drop(link, "output limit", f"does not read: {size} bytes are queued for it")
-            self._settle()
-
     def _drop_overdue(self, now: float) -> None:
         for link, reason in self._pending_links.take_due(now):
             self._drop(link, "handshake timeout", reason)
-        for link in self._partials.take_due(now):
-            stalled = f"sent no further byte of a message for {self.limits.partial_timeout_s:g} s"
-            self._drop(link, "incomplete messages", stalled)
         for link in self._closing.take_due(now):
             link.stream.abort()
-
-    def _count_partial(self, link: Link) -> None:
-        """Record the incomplete message of a link, and drop the link with the largest one if all
-        exceed the limit."""
-        size = link.framing.partial_size
-        if link.ended or not size:
-            self._partials.forget(link)
-            return
-        self._arm(self._partials.update(link, size, self._clock()))
-        if over := self._partials.choose_over_quota(link.principal):
-            self._drop(
-                over,
-                "quota",
-                f"holds {over.partial_size} bytes of an incomplete message, and those of"
-                f" {over.principal} exceed the bytes of its quota",
-            )
-        while largest := self._partials.choose_dropped():
-            self._drop(
-                largest,
-                "incomplete messages",
-                f"holds {largest.partial_size} bytes of an incomplete message, and those of all"
-                f" peers exceed the limit of {self.limits.partial_size_max} bytes"
-                " (LinkLimits.partial_size_max; for a broker --partial-size-max)",
-            )
 
     # --- ends, from the gentlest to the hardest ---------------------------------------------------
     def _disconnect(self, effect: Disconnect) -> None:
@@ -660,9 +626,8 @@ class Host:
         link.encode = discard
         link.take_output()
         self._pending_links.forget(link)
-        self._partials.forget(link)
         self._admission.forget(link)
-        self._bandwidth.forget(link)
+        self._limiter.forget(link)
         if link.pushed_back:
             self._release(link)
 

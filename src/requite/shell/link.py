@@ -21,15 +21,17 @@ class LinkLimits:
 
     `handshake_timeout_s`: seconds until the framing must be ready. `linger_s`: seconds in which
     queued output is sent after closing. `output_size_max`: bytes queued for an accepted peer that
-    pushes back, beyond its stream's buffer; a peer with more is dropped. `partial_size_max`: bytes
-    of incomplete messages of all accepted peers together; beyond it the peer with the largest one
-    is dropped. `partial_timeout_s`: seconds in which at least one more byte of an accepted peer's
-    incomplete message must arrive.
+    pushes back, beyond its stream's buffer; a peer with more is dropped. `output_total_max`: the
+    same for all accepted peers together; beyond it the peer with the most is dropped.
+    `partial_size_max`: bytes of incomplete messages of all accepted peers together; beyond it the
+    peer with the largest one is dropped. `partial_timeout_s`: seconds in which at least one more
+    byte of an accepted peer's incomplete message must arrive.
     """
 
     handshake_timeout_s: float = 30.0
     linger_s: float = 5.0
     output_size_max: int = 64 << 20
+    output_total_max: int = 1 << 30
     partial_size_max: int = 1 << 30
     partial_timeout_s: float = 30.0
 
@@ -139,6 +141,19 @@ class Link:
             self.paused &= ~why
             if not (self.paused or self.ended):
                 self.stream.resume_reading()
+
+    def take_portion(self, size: int) -> bytes:
+        """Remove and return the beginning of the queued output: at least `size` bytes, if there
+        are so many, and whole pieces."""
+        out = self.out
+        taken = count = 0
+        while taken < size and count < len(out):
+            taken += len(out[count])
+            count += 1
+        data = out[0] if count == 1 else b"".join(out[:count])
+        del out[:count]
+        self.size -= taken
+        return data
 
     def take_output(self) -> bytes:
         """Remove and return the queued output as one byte string."""

@@ -21,7 +21,7 @@ _HOST_TABLES: Final = (
     "_pending_links",
     "_closing",
     "_admission",
-    "_bandwidth",
+    "_limiter",
 )
 
 Sizes = Callable[[object], Mapping[str, int]]
