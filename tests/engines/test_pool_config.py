@@ -90,6 +90,15 @@ def test_the_environment_alone_is_sufficient() -> None:
         (MINIMAL + "[http]\nhost = ''", "set http.token_file"),
         (MINIMAL + "[http]\nhost = '::'", "set http.token_file"),
         (MINIMAL + "[http]\nhost = 'pool.example'", "set http.token_file"),
+        (MINIMAL + "[http]\nhost = '0.0.0.0'\ntoken_file = 't'", "set http.certificate"),
+        (
+            MINIMAL + "[http]\nhost = '0.0.0.0'\ncertificate = 'c'",
+            "set http.token_file, or http.ca",
+        ),
+        (MINIMAL + "[http]\nhost = '0.0.0.0'\ninsecure = true", "set http.token_file"),
+        (MINIMAL + "[http]\nkey = 'k'", "http.key requires http.certificate"),
+        (MINIMAL + "[http]\nca = 'ca'", "http.ca requires http.certificate"),
+        (MINIMAL + "[http]\nbind = 'unix:/s'\ncertificate = 'c'", "no effect at http.bind"),
         (MINIMAL + "[http]\nbind = 'tcp://127.0.0.1:1'", "unix:/PATH"),
         (MINIMAL + "[http]\nbind = 'unix:pool.sock'", "unix:/PATH"),
         (MINIMAL + "[http]\nhosts = ['pool.example:8670']", "without a port"),
@@ -106,13 +115,16 @@ def test_invalid_settings_are_refused_by_name(text: str, complaint: str) -> None
         "host = '127.0.0.2'",
         "host = '::1'",
         "host = 'localhost'",
-        "host = '0.0.0.0'\ntoken_file = '/run/token'",
+        "host = '0.0.0.0'\ntoken_file = '/run/token'\ncertificate = 'c.pem'",
+        "host = '0.0.0.0'\ntoken_file = '/run/token'\ninsecure = true",
+        "host = '0.0.0.0'\ncertificate = 'c.pem'\nkey = 'k.pem'\nca = 'ca.pem'",
+        "certificate = 'c.pem'",
         "host = '0.0.0.0'\nenabled = false",
         "host = '0.0.0.0'\nbind = 'unix:/run/pool.sock'",
         "hosts = ['pool.example', '192.0.2.1', '2001:db8::1']",
     ],
 )
-def test_endpoints_on_loopback_or_with_a_token_are_accepted(http: str) -> None:
+def test_endpoints_on_loopback_or_with_a_token_and_tls_are_accepted(http: str) -> None:
     assert read_config(f"{MINIMAL}[http]\n{http}").pool.name == "core"
 
 

@@ -362,7 +362,7 @@ async def test_a_token_file_that_is_missing_is_named(tmp_path: Path) -> None:
 
 
 async def test_all_addresses_need_a_token_and_serve_each_by_its_own_name(tmp_path: Path) -> None:
-    manager = Manager(host="0.0.0.0", token_file=token_file(tmp_path))
+    manager = Manager(host="0.0.0.0", token_file=token_file(tmp_path), insecure=True)
     async with opened(endpoints_of(manager)) as endpoints:
         assert (await ask(endpoints, "GET /ready", b"", "Host: 127.0.0.1"))[0] == 200
         assert (await ask(endpoints, "GET /ready", b"", "Host: evil.example"))[0] == 421

@@ -171,8 +171,11 @@ class HttpSection:
     - `host`, `port`: address of the manager's HTTP endpoints; port 0 picks a free port.
     - `bind`: `unix:/PATH`, a Unix socket for the manager's own user, instead of host and port.
     - `hosts`: further names by which clients reach the endpoints, as in the `Host` field.
-    - `token_file`: file with the token that changes require; necessary unless clients must be on
-      this machine.
+    - `certificate`, `key`: files for TLS, in PEM; without `key`, the certificate's file has it.
+    - `ca`: only clients with a certificate of this authority may connect.
+    - `token_file`: file with the token that changes require; necessary without `ca`, unless clients
+      must be on this machine.
+    - `insecure`: serve other machines without TLS; then the network can read the token.
     - `enabled = false`: the manager has no endpoints; `requite pool status` and the like cannot
       reach it.
     """
@@ -181,7 +184,11 @@ class HttpSection:
     port: int = 8670
     bind: str = ""
     hosts: tuple[str, ...] = ()
+    certificate: str = ""
+    key: str = ""
+    ca: str = ""
     token_file: str = ""
+    insecure: bool = False
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -192,11 +199,28 @@ class HttpSection:
             _check(
                 canonical(each) is not None, f"http.hosts: {each!r} is not a host without a port"
             )
-        is_local = bool(self.bind) or is_loopback(canonical(self.host) or "")
+        has_tls = bool(self.certificate)
+        _check(has_tls or not self.key, "http.key requires http.certificate: set both")
+        _check(has_tls or not self.ca, "http.ca requires http.certificate: set both")
         _check(
-            is_local or bool(self.token_file) or not self.enabled,
-            f"http.host {self.host!r} is not a loopback address, so other machines could control"
-            " the pool: set http.token_file",
+            not (has_tls and self.bind),
+            "http.certificate has no effect at http.bind, a Unix socket: remove one of them",
+        )
+        if self.enabled and not (self.bind or is_loopback(canonical(self.host) or "")):
+            self._check_exposure()
+
+    def _check_exposure(self) -> None:
+        place = f"http.host {self.host!r} is not a loopback address"
+        _check(
+            bool(self.token_file or self.ca),
+            f"{place}, so other machines could control the pool: set http.token_file, or http.ca to"
+            " accept only clients with a certificate",
+        )
+        _check(
+            bool(self.certificate) or self.insecure,
+            f"{place}, so the network could read the token and change requests: set"
+            " http.certificate (`requite keys new` makes one); http.insecure = true accepts the"
+            " risk",
         )
 
 

@@ -145,6 +145,10 @@ class SocketStream(asyncio.BufferedProtocol):
         sock = self._transport.get_extra_info("socket")
         return None if sock is None else local_credential(sock)
 
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return what asyncio knows about the connection, such as its `socket`."""
+        return self._transport.get_extra_info(name, default)
+
     def start(self, owner: Owner, link: object) -> None:
         """Start reporting to `owner`; the loop reads from the next turn."""
         self._owner = owner

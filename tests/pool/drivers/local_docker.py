@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from requite.pool.manager.http_server import HttpServer
+from requite.transport.address import IpcAddress
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -71,7 +72,7 @@ class LocalDockerEngine:
         listening.bind(str(self.socket))
         listening.listen()
         self._server = HttpServer(app)
-        await self._server.serve([listening])
+        await self._server.serve([listening], IpcAddress(str(self.socket)))
 
     async def close(self) -> None:
         """Stop listening."""

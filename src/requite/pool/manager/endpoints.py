@@ -1,4 +1,4 @@
-"""HTTP endpoints of a manager, on loopback by default; `guard.py` decides who may use them.
+"""HTTP(S) endpoints of a manager, on loopback by default; `guard.py` decides who may use them.
 
 GET /health    200 if RabbitMQ, its management API and the driver answer now, else 503
 GET /ready     200 if this manager is active, else 503
@@ -22,6 +22,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from requite.errors import ConfigurationError
+from requite.pool.config import HttpSection
 from requite.pool.inputs import ReleaseGroup, RequireGroup, ScaleGroup, SetVersion
 from requite.pool.manager.choice import check_key
 from requite.pool.manager.errors import FAILURES
@@ -29,6 +30,7 @@ from requite.pool.manager.guard import BODY_SIZE_MAX, Guard
 from requite.pool.manager.http_server import HttpServer
 from requite.pool.manager.managed import Managed
 from requite.pool.manager.status import metrics_of, status_of
+from requite.transport.tls import TlsSettings
 
 
 class Endpoints:
@@ -66,12 +68,13 @@ class Endpoints:
         return self._server.url
 
     async def open(self) -> None:
-        """Listen. Raises `TransportError` if the address cannot be bound."""
+        """Listen. Raises `TransportError` if the address cannot be bound, and `ConfigurationError`
+        for a certificate that cannot be used."""
         http = self._manager.config.http
         if http.bind:
             await self._server.listen_unix(http.bind, "http.bind")
         else:
-            await self._server.listen(http.host, http.port, "http.port")
+            await self._server.listen(http.host, http.port, "http.port", _tls_of(http))
 
     async def close(self) -> None:
         """Stop listening, and finish requests in progress."""
@@ -161,6 +164,17 @@ class Endpoints:
                 f"cannot start the group of {key!r}: the pool has {len(groups)} groups, the maximum"
                 f" of limits.groups ({groups_max}); drain another group, or raise the limit"
             )
+
+
+def _tls_of(http: HttpSection) -> TlsSettings | None:
+    if not http.certificate:
+        return None
+    return TlsSettings(
+        ca=http.ca or None,
+        certificate=http.certificate,
+        key=http.key or None,
+        verify_client=bool(http.ca),
+    )
 
 
 class _BadRequest(Exception):

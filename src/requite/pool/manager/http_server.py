@@ -1,28 +1,45 @@
 """HTTP server for an ASGI application: uvicorn in the running event loop.
 
 `uvicorn.Server.serve` installs signal handlers, wakes ten times a second, and exits the process if
-it cannot bind. This class calls only `startup` and `shutdown`.
+it cannot bind. This class accepts connections itself, as all listeners do, and calls only
+`shutdown`. uvicorn's own TLS reads its files once, and waits a minute for any number of handshakes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from requite.errors import TransportError
 from requite.pool.config import UNIX
-from requite.transport.address import parse_ipc
+from requite.pool.manager.http_connection import HttpConnection
+from requite.shell import clock
+from requite.shell.warnings import Warnings
+from requite.transport.accept import Closable, serve
+from requite.transport.address import Address, TcpAddress, TlsAddress, parse_ipc
 from requite.transport.sockets import bind_ipc, remove_socket_file, socket_file_id, why
+from requite.transport.stream import SocketStream
+from requite.transport.tls import TlsSettings
+from requite.transport.tls_listener import TlsListener
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _KEEP_ALIVE_S: Final = 75
 _SHUTDOWN_S: Final = 60
+
+SILENT_S: Final = 10.0
+"""The time for the first bytes of a request after a connection is made, with its TLS handshake."""
+
+SILENT_MAX: Final = 256
+"""Connections without a request. Beyond it the oldest one is closed."""
 
 
 class HttpServer:
@@ -32,13 +49,17 @@ class HttpServer:
     """
 
     def __init__(self, app: ASGIApp) -> None:
-        self._sockets: list[socket.socket] = []
+        self._listening: list[Closable] = []
+        self._is_closed = False
         self._socket_file: tuple[str, tuple[int, int]] | None = None  # its path and id
+        self._tls: TlsListener | None = None
+        self._silent: dict[HttpConnection, asyncio.TimerHandle] = {}  # the oldest first
+        self._warnings: Final = Warnings(logging.getLogger("requite.pool"), clock.now)
         self.url = ""
         # `access_log=False` would silence the access log of all uvicorn servers of the process.
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=H11Protocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -51,19 +72,28 @@ class HttpServer:
         config.load()
         self._server = uvicorn.Server(config)
         self._server.lifespan = config.lifespan_class(config)
+        self._server.servers = []  # this class has them
+        state = self._server.lifespan.state
+        self._make_protocol = partial(H11Protocol, config, self._server.server_state, state)
 
-    async def listen(self, host: str, port: int, setting: str) -> None:
-        """Serve at every address of `host`; `setting` names the port in errors.
+    async def listen(
+        self, host: str, port: int, setting: str, tls: TlsSettings | None = None
+    ) -> None:
+        """Serve at every address of `host`, over TLS if there are settings; `setting` names the
+        port in errors.
 
-        Raises `TransportError` if an address cannot be bound.
+        Raises `TransportError` if an address cannot be bound, and `ConfigurationError` for files of
+        `tls` that cannot be used.
         """
+        if tls is not None:
+            self._tls = TlsListener(tls, asyncio.get_running_loop().call_soon)
         try:
             sockets = await _bind(host, port)
         except OSError as error:
             raise _cannot_listen(setting, f"{host}:{port}", str(error.strerror)) from error
-        address, port = sockets[0].getsockname()[:2]
-        self.url = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-        await self.serve(sockets)
+        bound = (TcpAddress if tls is None else TlsAddress)(*sockets[0].getsockname()[:2])
+        self.url = f"{'http' if tls is None else 'https'}://{bound.authority}"
+        await self.serve(sockets, bound)
 
     async def listen_unix(self, url: str, setting: str) -> None:
         """Serve at `unix:/PATH`, a Unix socket to which only its owner may connect.
@@ -72,31 +102,56 @@ class HttpServer:
         path.
         """
         path = url.removeprefix(UNIX)
+        address = parse_ipc(path, url)
         try:
-            listening = bind_ipc(parse_ipc(path, url))
+            listening = bind_ipc(address)
         except OSError as error:  # also of `bind_ipc` itself, if another process listens
             raise _cannot_listen(setting, url, why(error)) from error
-        listening.setblocking(False)
         self._socket_file = path, socket_file_id(path)
         self.url = url
-        await self.serve([listening])
+        await self.serve([listening], address)
 
-    async def serve(self, sockets: list[socket.socket]) -> None:
-        """Serve on sockets that are listening; `close` closes them."""
-        self._sockets = sockets
-        await self._server.startup(sockets)
+    async def serve(self, sockets: list[socket.socket], place: Address) -> None:
+        """Serve on sockets that are listening at `place`; `close` closes them."""
+        for sock in sockets:
+            self._listening.append(await serve(sock, lambda: SocketStream(self._accept, place)))
 
     async def close(self) -> None:
         """Stop listening, close idle connections, and finish requests in progress.
 
         Requests that take longer than a minute are cancelled.
         """
-        if self._sockets:
-            sockets, self._sockets = self._sockets, []
-            await self._server.shutdown(sockets)
+        self._is_closed = True
+        if self._listening:
+            listening, self._listening = self._listening, []
+            for each in listening:
+                each.close()
+            await self._server.shutdown()
         if self._socket_file is not None:
             remove_socket_file(*self._socket_file)
             self._socket_file = None
+
+    # --- connections ------------------------------------------------------------------------------
+    def _accept(self, below: SocketStream) -> None:
+        stream = below if self._tls is None else self._tls.stream(below)
+        connection = HttpConnection(below, stream, self._make_protocol(), self._heard)
+        later = asyncio.get_running_loop().call_later
+        self._silent[connection] = later(SILENT_S, connection.abort)
+        connection.start()
+        if self._is_closed:
+            connection.abort()
+        elif len(self._silent) > SILENT_MAX:
+            oldest = next(iter(self._silent))
+            self._silent.pop(oldest).cancel()
+            oldest.abort()
+
+    def _heard(self, connection: HttpConnection, reason: str) -> None:
+        """Handle the first bytes of a request, or the end before them."""
+        timer = self._silent.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+        if reason and self._tls is not None:
+            self._warnings.warn("handshake failed", f"{connection.peer_name}: {reason}")
 
 
 def _cannot_listen(setting: str, where: str, reason: str) -> TransportError:
