@@ -108,7 +108,7 @@ class TlsSession:
             while sent < len(data):
                 sent += self._tls.write(memoryview(data)[sent:])
         except ssl.SSLError as error:
-            raise TlsFailure(_in_words(error)) from error
+            raise TlsFailure(in_words(error)) from error
 
     def end(self) -> None:
         """Send close_notify, once the session is established."""
@@ -160,7 +160,7 @@ class TlsSession:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise TlsFailure(_in_words(error)) from error
+            raise TlsFailure(in_words(error)) from error
         self.peer_credential = self._read_certificate()
         self.established = True
         return True
@@ -194,11 +194,12 @@ class TlsSession:
         except ssl.SSLZeroReturnError:  # raised instead of an empty read after our own close_notify
             self.peer_has_ended = True
         except ssl.SSLError as error:
-            raise TlsFailure(_in_words(error)) from error
+            raise TlsFailure(in_words(error)) from error
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _in_words(error: ssl.SSLError) -> str:
+def in_words(error: ssl.SSLError) -> str:
+    """Return why TLS failed, and for an unknown authority what to set."""
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"the peer's certificate is not valid: {error.verify_message.rstrip('.')}"
         if error.verify_code in _UNKNOWN_ISSUER:

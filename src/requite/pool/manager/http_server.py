@@ -24,7 +24,7 @@ from requite.shell import clock
 from requite.shell.warnings import Warnings
 from requite.transport.accept import Closable, serve
 from requite.transport.address import Address, TcpAddress, TlsAddress, parse_ipc
-from requite.transport.sockets import bind_ipc, remove_socket_file, socket_file_id, why
+from requite.transport.sockets import BACKLOG, bind_ipc, remove_socket_file, socket_file_id, why
 from requite.transport.stream import SocketStream
 from requite.transport.tls import TlsSettings
 from requite.transport.tls_listener import TlsListener
@@ -167,7 +167,7 @@ async def _bind(host: str, port: int) -> list[socket.socket]:
     try:
         for each in sockets:
             each.setblocking(False)
-            each.listen()  # two processes can bind one port; only one can listen
+            each.listen(BACKLOG)  # two processes can bind one port; only one can listen
     except OSError:
         for each in sockets:
             each.close()
