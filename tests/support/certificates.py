@@ -92,6 +92,10 @@ class Certificates:
         """A certificate for localhost from the untrusted authority."""
         return self._issue("stranger", self._stranger, "localhost", "127.0.0.1")
 
+    def issue(self, name: str, *hosts: str) -> Shown:
+        """Issue another valid certificate for these hosts."""
+        return self._issue(name, self._authority, *hosts)
+
     @property
     def to_listen(self) -> TlsSettings:
         """TLS settings for a listener with the valid certificate."""
