@@ -26,7 +26,9 @@ PAGES: Final = sorted(
     if path.name not in ("CHANGELOG.md", "changelog.md") and "_build" not in path.parts
 )
 # Options of `requite` itself, and of other commands in the pages (`towncrier build --yes`).
-OTHERS: Final = frozenset({"--help", "--version", "--install-completion", "--yes"})
+OTHERS: Final = frozenset(
+    {"--help", "--version", "--install-completion", "--yes", "--cacert", "--cert"}  # two of curl
+)
 _CODE: Final = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]\b")
 _PATH: Final = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")

@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import pytest
+from tests.pool.live import until
 from tests.pool.test_endpoints import (
     CLOSE,
     HOST,
@@ -455,17 +456,13 @@ async def test_certificates_change_under_load_without_a_failed_request(
     monkeypatch.setattr(tls_listener, "CHECK_EVERY_S", 0.0)
     files = Rotation(certificates, tmp_path)
     manager = Manager(certificate=str(files.certificate), key=str(files.key), ca=str(files.ca))
-    async with opened(endpoints_of(manager)) as endpoints:
-        loads = [asyncio.create_task(files.load(endpoints)) for _ in range(3)]
+    async with opened(endpoints_of(manager)) as endpoints, asyncio.TaskGroup() as loads:
+        for _ in range(3):
+            loads.create_task(files.load(endpoints))
 
         async def some_requests() -> None:
             wanted = files.served + 30
-            async with asyncio.timeout(WAIT_S):
-                while files.served < wanted:
-                    await asyncio.wait(loads, timeout=0.01)
-                    for load in loads:
-                        if load.done():
-                            load.result()
+            await until(lambda: files.served >= wanted, "30 requests")
 
         await some_requests()
         for number in range(3):
@@ -485,7 +482,6 @@ async def test_certificates_change_under_load_without_a_failed_request(
         )
         assert await ready(where) == READY  # its authority is trusted now
         files.over = True
-        await asyncio.gather(*loads)
     assert files.served >= 150
 
 
