@@ -25,9 +25,9 @@ PAGES: Final = sorted(
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
     if path.name not in ("CHANGELOG.md", "changelog.md") and "_build" not in path.parts
 )
-# Options of `requite` itself, and of other commands in the pages (`towncrier build --yes`).
+# Options of `requite` itself, and of other commands in the pages (`towncrier build --yes`, curl).
 OTHERS: Final = frozenset(
-    {"--help", "--version", "--install-completion", "--yes", "--cacert", "--cert"}  # two of curl
+    {"--help", "--version", "--install-completion", "--yes", "--cacert", "--cert"}
 )
 _CODE: Final = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]\b")

@@ -289,11 +289,21 @@ async def stops_after_the_handshake(
     return await stack.enter_async_context(connected(endpoints, trusting(certificates)))
 
 
+async def stops_in_its_request(
+    stack: AsyncExitStack, endpoints: Endpoints, certificates: Certificates
+) -> Connection:
+    """Send a request without its last byte."""
+    connection = await stops_after_the_handshake(stack, endpoints, certificates)
+    connection[1].write(GET[:-1])
+    return connection
+
+
 SILENT: Final = [
     says_nothing,
     stops_in_its_hello,
     stops_after_its_hello,
     stops_after_the_handshake,
+    stops_in_its_request,
 ]
 
 

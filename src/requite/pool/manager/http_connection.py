@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from requite.transport.base import Stream
 from requite.transport.stream import SocketStream
 
@@ -13,15 +15,15 @@ from requite.transport.stream import SocketStream
 class HttpConnection(asyncio.Transport):
     """The transport of uvicorn's protocol, and the owner of a `Stream`.
 
-    `stream` is `below`, or that of TLS over it. `heard` is called once, with the first bytes of a
-    request, or with the reason of an end before them.
+    `stream` is `below`, or that of TLS over it. `heard` is called once: with "" when the header of
+    the first request is complete, or with the reason of an end before that.
     """
 
     def __init__(
         self,
         below: SocketStream,
         stream: Stream,
-        protocol: asyncio.Protocol,
+        protocol: H11Protocol,
         heard: Callable[[HttpConnection, str], object],
     ) -> None:
         super().__init__()
@@ -44,9 +46,10 @@ class HttpConnection(asyncio.Transport):
     # --- the side of the stream: the contract of `Owner` ------------------------------------------
     def received(self, _link: object, chunk: bytes) -> None:
         """Pass received bytes on."""
-        self._tell("")
         if not self._is_closing:
             self._protocol.data_received(chunk)
+            if self._protocol.scope is not None:  # the header of a request is complete
+                self._tell("")
 
     def blocked(self, _link: object) -> None:
         """Report back-pressure."""

@@ -36,7 +36,7 @@ _KEEP_ALIVE_S: Final = 75
 _SHUTDOWN_S: Final = 60
 
 SILENT_S: Final = 10.0
-"""The time for the first bytes of a request after a connection is made, with its TLS handshake."""
+"""The time for the TLS handshake and the header of the first request of a connection."""
 
 SILENT_MAX: Final = 256
 """Connections without a request. Beyond it the oldest one is closed."""
@@ -146,7 +146,7 @@ class HttpServer:
             oldest.abort()
 
     def _heard(self, connection: HttpConnection, reason: str) -> None:
-        """Handle the first bytes of a request, or the end before them."""
+        """Handle the header of the first request, or the end before it."""
         timer = self._silent.pop(connection, None)
         if timer is not None:
             timer.cancel()
