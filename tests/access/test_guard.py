@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+from tests.support.live import eventually
 
 from requite.access import Access
-from requite.access.file import parse
+from requite.access.file import AccessFile, parse
 from requite.access.guard import Guard
 from requite.access.passwords import hash_password
 from requite.chronicle import Kind
+from requite.errors import ConfigurationError
 from requite.framing import CredentialsRefused, Login
 from requite.principal import Credential
 
@@ -116,3 +120,82 @@ def test_a_refused_login_is_recorded_with_what_was_shown(
     guard = Guard(Access(parse(FILE)), changed=lambda: None, record=lambda *row: rows.append(row))
     guard.login_refused("tcp://192.0.2.7:9", refusal)
     assert rows == [(Kind.DENIED, credential, f"{why}, from tcp://192.0.2.7:9")]
+
+
+class _Reads:
+    """Stands in for the reading of an access file, which takes as long as the test wants."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.begun: list[threading.Event] = []
+
+    def __call__(self, *, anyway: bool = False) -> AccessFile:
+        number = len(self.begun)
+        go_on = threading.Event()
+        self.begun.append(go_on)
+        assert go_on.wait(10)
+        return parse(f"[user.read{number}]\nlocal = {number}\n".encode())
+
+
+async def test_an_older_content_is_never_applied_after_a_newer_one(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal arrives while a slow reading of the file goes on."""
+    reads = _Reads(guard)
+    monkeypatch.setattr(guard.access, "changed_file", reads)
+    first, second = (asyncio.ensure_future(guard.read_again()) for _ in range(2))
+    await asyncio.to_thread(eventually, lambda: reads.begun, "the first reading begins")
+    await asyncio.sleep(0.05)
+    assert len(reads.begun) == 1, "the second one has to wait: it must see what is newer"
+    reads.begun[0].set()
+    await asyncio.wait_for(first, 10)
+    await asyncio.to_thread(eventually, lambda: len(reads.begun) == 2, "the second one begins")
+    reads.begun[1].set()
+    await asyncio.wait_for(second, 10)
+    assert [user.name for user in guard.access.users] == ["read1"]
+
+
+async def test_an_unexpected_error_does_not_end_the_following_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("requite.access.guard._LOOK_EVERY_S", 0.01)
+    path = tmp_path / "access.toml"
+    path.touch(0o600)
+    path.write_bytes(FILE)
+    changed = asyncio.Event()
+    guard = Guard(path, changed=changed.set)
+    real, fails = guard.access.changed_file, [RuntimeError("a bug"), OSError("a disk")]
+
+    def sometimes(*, anyway: bool = False) -> AccessFile | None:
+        if fails:
+            raise fails.pop()
+        return real(anyway=anyway)
+
+    monkeypatch.setattr(guard.access, "changed_file", sometimes)
+    guard.start()
+    path.write_text("[user.bob]\nlocal = 1\n")
+    await asyncio.wait_for(changed.wait(), 10)
+    await guard.close()
+    assert [user.name for user in guard.access.users] == ["bob"]
+    assert "a bug" in caplog.text
+
+
+def test_a_file_that_could_not_be_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "access.toml"
+    path.touch(0o600)
+    path.write_bytes(FILE)
+    access = Access.read(path)
+    path.write_text("[user.bob]\nlocal = 1\n")
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("requite.access.file.os.open", fail)
+        with pytest.raises(ConfigurationError, match="too many open files"):
+            access.changed_file()
+    file = access.changed_file()
+    assert file is not None
+    assert list(file.users) == ["bob"]

@@ -14,7 +14,12 @@ from requite.chronicle import Chronicle, Kind
 from requite.engine import Received, RightsChanged
 from requite.principal import Principal, Quota, Rights
 from requite.protocols.majordomo.parties import Client
-from requite.protocols.majordomo.wire import ClientRequest, WorkerPartial
+from requite.protocols.majordomo.wire import (
+    ClientCancel,
+    ClientHeartbeat,
+    ClientRequest,
+    WorkerPartial,
+)
 from requite.request import Status
 
 KIB = 1024
@@ -164,7 +169,7 @@ def test_clients_that_cannot_be_told_are_not_read_from(version: str, quota: dict
         bench.client(peer, version, owner)
         bench.request(peer, 1)
     bench.request("a", 2)
-    assert bench.unread == {"a": None}
+    assert set(bench.unread) == {"a", "b"}, "each would send one more request"
     if "requests" in quota:
         bench.final("w", nth=0)
         bench.final("w", nth=1)
@@ -434,3 +439,66 @@ def test_a_request_that_is_refused_alone_does_not_stop_its_client() -> None:
         bench.request("a", number)
         assert len(bench.finals("a")) == number - 1
     assert not bench.unread
+
+
+# --- messages that cost as much as requests -------------------------------------------------------
+def read_at_once(bench: BrokerBench, peer: str, *commands: Any) -> None:
+    """Let the broker read many messages of a peer in one turn."""
+    encode = bench.dialect_of(peer).encode
+    bench.feed(Received(peer, [encode(command) for command in commands]))
+
+
+@pytest.mark.parametrize("quota", [{}, {"requests_per_s": 10}])
+@pytest.mark.parametrize("service", [b"secret", b"mmi.ping"])
+def test_refusals_are_paced_with_any_quota(service: bytes, quota: dict[str, int]) -> None:
+    """About one answer per millisecond, however many requests are pipelined."""
+    bench = BrokerBench()
+    bench.client("a", principal=Principal("shop", Rights(), Quota(**quota)))
+    asked = [ClientRequest(service, [b""], number, 0) for number in range(1, 5_000)]
+    read_at_once(bench, "a", *asked)
+    bench.advance(0.5)
+    assert "a" in bench.unread
+    assert len(bench.finals("a")) <= 501
+    bench.advance(0.5)
+    assert len(bench.finals("a")) > 501 - 100
+
+
+@pytest.mark.parametrize("command", [ClientHeartbeat(1000), ClientCancel(7)])
+def test_messages_without_effect_are_paced(command: Any) -> None:
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.client("a", principal=shop())
+    read_at_once(bench, "a", *[command] * 5_000, ClientRequest(b"echo", [b"x"], 1, 0))
+    assert "a" in bench.unread
+    bench.advance(1.0)
+    assert len(bench.sent("a")) <= 17 * 1_010
+    assert "a" not in bench.unread, "all have been handled"
+    assert len(bench.requests("w")) == 1
+
+
+def test_a_few_messages_without_effect_delay_nothing() -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=9)
+    bench.client("a", principal=shop())
+    few = [ClientHeartbeat(1000)] * 8 + [ClientCancel(7)] * 8
+    read_at_once(bench, "a", *few, ClientRequest(b"echo", [b"x"], 1, 0))
+    assert len(bench.requests("w")) == 1
+    assert not bench.unread
+
+
+def test_large_requests_of_clients_that_cannot_be_told_stop_all_of_their_principal() -> None:
+    """Each connection would send one more; with them, the quota would be multiplied."""
+    bench = BrokerBench()
+    owner, other = shop(bytes=20 * KIB), Principal("other", EVERYTHING)
+    for number in range(10):
+        bench.client(f"a{number}", "0.2", owner)
+    bench.client("new", "0.3", owner)
+    bench.client("b", "0.2", other)
+    for peer in ("a0", "a1"):
+        bench.request(peer, 1, bytes(15 * KIB))
+    assert not bench.unread
+    bench.request("a2", 1, bytes(15 * KIB))
+    assert set(bench.unread) == {f"a{number}" for number in range(10)}
+    for number in range(10):
+        bench.lose(f"a{number}")
+    assert not bench.broker.authorizer.usages[owner].untold

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.support.broker import BrokerBench
 
-from requite.engine import Received, Wake
+from requite.engine import Received, RightsChanged, Wake
 from requite.pair.standby_gate import NOT_ACTIVE, StandbyGate, as_facts
-from requite.principal import Principal, Rights
+from requite.principal import Principal, Quota, Rights
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import PairRole, State
@@ -388,3 +388,18 @@ def test_a_paused_server_does_not_report_its_peer_as_silent() -> None:
     for quarter in range(9):
         half.handle([Wake()], 10.0 + quarter / 4)
     assert half.view(12.0).peer_is_silent
+
+
+def test_a_quota_that_changes_while_the_server_is_passive_counts(bench: Bench) -> None:
+    shop = Principal("shop", Rights(call=("*",)), Quota(requests=1000))
+    bench.set_state(State.ACTIVE)
+    bench.client("c", principal=shop)
+    bench.request("c", 1)
+    bench.set_state(State.PASSIVE)
+    shop.grant(shop.rights, Quota(requests=2))
+    bench.feed(RightsChanged())
+    bench.set_state(State.ACTIVE)
+    bench.client("d", principal=shop)
+    for number in range(1, 6):
+        bench.request("d", number)
+    assert statuses(bench, "d") == [Status.OVERLOADED] * 3

@@ -73,6 +73,7 @@ class Guard:
         # One thread: floods of wrong passwords get a part of one core, at most.
         self._hashing = ThreadPoolExecutor(1, "check-password")
         self._following: asyncio.Task[None] | None = None
+        self._reading = asyncio.Lock()  # an older content must not be applied after a newer one
 
     def identify(self, credential: Credential | None, peer_name: str) -> Principal:
         """Return the owner of a connection. Raises `CredentialsRefused`."""
@@ -154,16 +155,26 @@ class Guard:
 
     async def read_again(self) -> None:
         """Read the file now. Raises `ConfigurationError` for a bad one, and keeps the users."""
-        self._apply(await asyncio.to_thread(self.access.changed_file, anyway=True))
+        await self._read(anyway=True)
 
     async def _follow(self) -> None:
         """Read the file whenever it changes."""
+        told = ""
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             try:
-                self._apply(await asyncio.to_thread(self.access.changed_file))
+                await self._read()
+                told = ""
             except ConfigurationError as error:
-                _log.warning("the users and their rights remain as they were: %s", error)
+                if str(error) != told:  # a file that cannot be read is tried again each time
+                    told = str(error)
+                    _log.warning("the users and their rights remain as they were: %s", error)
+            except Exception:  # whatever it is, later changes must count
+                _log.exception("cannot apply the access file; it is read again when it changes")
+
+    async def _read(self, *, anyway: bool = False) -> None:
+        async with self._reading:
+            self._apply(await asyncio.to_thread(self.access.changed_file, anyway=anyway))
 
     def _apply(self, file: AccessFile | None) -> None:
         if file is None:

@@ -46,15 +46,22 @@ class Access:
     def changed_file(self, *, anyway: bool = False) -> AccessFile | None:
         """Return the content of the file if it has changed since it was read (or `anyway`).
 
-        May run in a thread. Raises `ConfigurationError`, once for each bad content.
+        May run in a thread, in one at a time. Raises `ConfigurationError`: once for each bad
+        content, and each time for a file that cannot be read.
         """
         if self._path is None:
             return None
         stamp = _stamp(self._path)
         if stamp == self._stamp and not anyway:
             return None
+        try:
+            file = read(self._path)
+        except ConfigurationError as error:
+            if not isinstance(error.__cause__, OSError):
+                self._stamp = stamp
+            raise
         self._stamp = stamp
-        return read(self._path)
+        return file
 
     def load(self, file: AccessFile) -> list[str]:
         """Replace the users; return the names of those whose rights changed or who are gone."""

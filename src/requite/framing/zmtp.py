@@ -351,12 +351,14 @@ class Zmtp:
 
     def _obey_commands(self) -> None:
         commands, self._reader.commands = self._reader.commands, []
+        pongs: list[bytes] = []
         for name, data in commands:
             if name == b"PING" and self._minor >= 1:
                 self.peer_ttl_s, context = decode_ping(data)
-                self._output += self._encode_command(b"PONG", context)
+                pongs.append(self._encode_command(b"PONG", context))
             elif name == b"ERROR":
                 raise RefusedByPeer(f"the peer sent an error: {decode_error(data)}")
+        self._output += b"".join(pongs)  # once: a read may have thousands
 
     def _encode_command(self, name: bytes, data: bytes) -> bytes:
         traffic = self._traffic

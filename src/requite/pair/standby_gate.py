@@ -29,6 +29,7 @@ from requite.engine import (
     PeerJoined,
     PeerLost,
     Received,
+    RightsChanged,
     Send,
     Wake,
 )
@@ -195,6 +196,8 @@ class StandbyGate:
                 goodbyes = [Disconnect(peer, NOT_ACTIVE) for peer in self._guests]
                 self._guests.clear()
                 return [*goodbyes, *self._broker.handle((event,), now)]
+            case RightsChanged():
+                return self._broker.handle((event,), now)
             case Wake():
                 return [*self._dismiss_guests(), *self._broker.handle((event,), now)]
         return ()

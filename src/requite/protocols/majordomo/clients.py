@@ -39,6 +39,8 @@ from requite.request import Status
 
 _POOL_SEPARATOR: Final = ord("/")  # `b"/" in name` takes 0.24 us: bytes are tried as a number first
 
+_IDLE_MAX: Final = 16  # heartbeats, and cancellations of what has ended, in one read
+
 
 class Clients:
     """All clients of a broker, on one socket with its workers (`parties` is shared with it).
@@ -87,6 +89,7 @@ class Clients:
         origin = self._origin + next(self._numbers).to_bytes(4, "big")
         client = Client(peer, newcomer, dialect, origin)
         self._authorizer.introduce(client)
+        self._pushback.watch(client)
         self._parties[peer] = client
         self.take(client, messages, now)
 
@@ -99,18 +102,22 @@ class Clients:
             return
         decode = client.dialect.decode_from_client
         rest = iter(messages)
+        idle = 0  # messages that have no effect, but cost as much as a request
         try:
             for message in rest:
                 command = decode(message)
                 if command.__class__ is ClientRequest:
                     self._request(client, command, now)
-                    if client.limits and self._pushback.is_far_beyond(client):
-                        client.backlog.extend(rest)
-                        self._pushback.pause(client, now)
                 elif command.__class__ is ClientCancel:
-                    self._cancel(client, command, now)
+                    idle += not self._cancel(client, command, now)
                 else:
                     self._heartbeat(client)
+                    idle += 1
+                if idle > _IDLE_MAX:
+                    self._pushback.pace(client, client.principal)
+                if client.limits and self._pushback.is_far_beyond(client):
+                    client.backlog.extend(rest)
+                    self._pushback.pause(client, now)
         except RemoteViolation as error:
             self.expel(client.peer, client.address, str(error))
             self._dispatcher.forget(client, now)
@@ -253,6 +260,7 @@ class Clients:
             return False
         if self._pushback.can_tell(client):
             self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
+            self._pushback.pace(client, client.principal)
             return True
         self._pushback.stop_for(client, usage, why, now)
         return False
@@ -284,10 +292,13 @@ class Clients:
         self._out.append(Send(client.peer, message))
 
     # --- other messages -------------------------------------------------------------------------
-    def _cancel(self, client: Client, command: ClientCancel, now: float) -> None:
+    def _cancel(self, client: Client, command: ClientCancel, now: float) -> bool:
+        """Cancel a request; return False if it is not pending any more."""
         pending = client.pending.get(command.request_id)
-        if pending is not None:
-            self._dispatcher.cancel(pending, "the client cancelled the request", now)
+        if pending is None:
+            return False
+        self._dispatcher.cancel(pending, "the client cancelled the request", now)
+        return True
 
     def _heartbeat(self, client: Client) -> None:
         message = client.dialect.encode(ClientHeartbeat(self._policy.heartbeat.interval_ms))
@@ -305,3 +316,5 @@ class Clients:
         for client in clients:
             self._dispatcher.review(client, now)
         self._authorizer.review(clients)
+        for client in clients:
+            self._pushback.watch(client)

@@ -20,6 +20,7 @@ broker does not read from the client for about a millisecond. Requests that are 
 quota or a missing right are paced in the same way: refusing costs about as much as serving, so a
 principal that floods the broker would delay the requests of others. The clients that wait for
 requests which read whole tables take turns; and so do those of each principal, for all others.
+Heartbeats, and cancellations of requests that have ended, are paced beyond 16 in one read.
 
 Clients that are read from again fill each free slot of a queue. So while a client waits for a
 queue, a client of MDP 0.3 without a request in that queue is not refused: it may have one request
@@ -27,7 +28,8 @@ there, and since clients take turns, it is served soon.
 
 One read can name thousands of new services. So a client has at most 16 requests at services beyond
 `services_max`, and one beyond `client_services_max`; the rest of the read waits in its `backlog`.
-Likewise a client has at most one request beyond the quota of its principal.
+Likewise a client has at most one request beyond the quota of its principal; when that happens,
+all clients of the principal that cannot be told are not read from.
 
 Nothing is dropped, and the broker holds at most what the limits allow plus one read per client.
 With `tell_old_clients`, these clients get negative replies, and are always read from.
@@ -104,9 +106,19 @@ class Pushback:
         if limit is not client:
             self._lines.setdefault(limit, {})[client] = None
 
+    def watch(self, client: Client) -> None:
+        """Stop reading from a client, too, when another one of its principal exceeds the quota, if
+        it cannot be told: each would send one more request."""
+        if client.usage is not None and not self.can_tell(client):
+            client.usage.untold[client] = None
+
     def stop_for(self, client: Client, usage: Usage, why: str, now: float) -> None:
-        """Stop reading from a client until its principal is within its quota again."""
+        """Stop reading from a client until its principal is within its quota again, and from all
+        others of that principal that cannot be told."""
         self.stop(client, usage, why)
+        for other in usage.untold:
+            if usage not in other.limits:
+                self.stop(other, usage, why)
         if self not in self._timers:
             self._timers.set(self, now + _PACE_S)
 
@@ -234,6 +246,8 @@ class Pushback:
 
     def forget(self, client: Client, now: float) -> None:
         """Remove a client that has left."""
+        if client.usage is not None:
+            client.usage.untold.pop(client, None)
         if self.unread.pop(client, self) is self:
             return
         self.ready.pop(client, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from requite.principal import Principal
 
@@ -26,7 +26,8 @@ class Usage:
     that looked at each would take 0.5 us more per request. `size` counts the bytes of outstanding
     requests, `joined` included: partial replies that wait to be joined for clients of MDP 0.1.
     `ended` counts requests since the start, `named` services without workers that its clients have
-    named; `groups` the requests of each group of a pool, if `groups_max` limits them.
+    named; `groups` the requests of each group of a pool, if `groups_max` limits them. `untold` are
+    its clients that cannot be told of a limit.
     `requests_per_s` is a bucket of tokens, as the time until which requests have used the rate
     (GCRA).
     """
@@ -48,6 +49,7 @@ class Usage:
         "principal",
         "room",
         "size",
+        "untold",
     )
 
     def __init__(self, principal: Principal) -> None:
@@ -58,6 +60,7 @@ class Usage:
         self.joined = 0
         self.named = 0
         self.groups: dict[bytes, Counter[bytes]] = {}
+        self.untold: dict[Any, None] = {}
         self._given = 0  # all room since the start
         self._used_until = -inf
         self._told_at = -inf

@@ -71,7 +71,7 @@ def left_in_usages(engine: object) -> Iterator[str]:
     """Yield what a broker without clients still counts as used by principals."""
     assert isinstance(engine, MajordomoBroker)
     for principal, usage in engine.authorizer.usages.items():
-        for name in ("count", "size", "joined", "named"):
+        for name in ("count", "size", "joined", "named", "untold"):
             if found := getattr(usage, name):
                 yield f"the broker counts {found} as {name} of {principal}"
 
