@@ -494,11 +494,18 @@ def test_large_requests_of_clients_that_cannot_be_told_stop_all_of_their_princip
         bench.client(f"a{number}", "0.2", owner)
     bench.client("new", "0.3", owner)
     bench.client("b", "0.2", other)
+    for number in range(5):
+        bench.request(f"a{number}", 9, service=b"mmi.ping")
     for peer in ("a0", "a1"):
         bench.request(peer, 1, bytes(15 * KIB))
     assert not bench.unread
     bench.request("a2", 1, bytes(15 * KIB))
-    assert set(bench.unread) == {f"a{number}" for number in range(10)}
-    for number in range(10):
+    assert set(bench.unread) == {f"a{number}" for number in range(5)}
+    bench.request("a9", 1, bytes(15 * KIB))
+    assert "other connections of shop are beyond its quota" in bench.disconnected["a9"]
+    bench.request("b", 1)
+    bench.request("new", 1)
+    assert outcomes(bench, "new") == [(1, Status.OVERLOADED)]
+    for number in range(9):
         bench.lose(f"a{number}")
     assert not bench.broker.authorizer.usages[owner].untold

@@ -29,7 +29,7 @@ there, and since clients take turns, it is served soon.
 One read can name thousands of new services. So a client has at most 16 requests at services beyond
 `services_max`, and one beyond `client_services_max`; the rest of the read waits in its `backlog`.
 Likewise a client has at most one request beyond the quota of its principal; when that happens,
-all clients of the principal that cannot be told are not read from.
+all clients of the principal that cannot be told are not read from, and new ones are disconnected.
 
 Nothing is dropped, and the broker holds at most what the limits allow plus one read per client.
 With `tell_old_clients`, these clients get negative replies, and are always read from.
@@ -111,6 +111,11 @@ class Pushback:
         it cannot be told: each would send one more request."""
         if client.usage is not None and not self.can_tell(client):
             client.usage.untold[client] = None
+
+    def is_closed_to(self, client: Client) -> bool:
+        """Whether a new client, which cannot be told, belongs to a principal whose others are not
+        read from because of its quota: its first request would be one more beyond it."""
+        return client.usage in self._lines and not self.can_tell(client)
 
     def stop_for(self, client: Client, usage: Usage, why: str, now: float) -> None:
         """Stop reading from a client until its principal is within its quota again, and from all
