@@ -231,6 +231,12 @@ def test_a_ping_within_a_message_does_not_count_against_its_limits() -> None:
     assert client._traffic.commands == []
 
 
+def test_a_flood_of_commands_in_one_read_is_refused() -> None:
+    client, server = connected()
+    pings = [boxed(client, b"\x02\x04PING\x00\x0a") for _ in range(1025)]
+    assert "more than 1024 commands at once" in refusal(server, b"".join(pings))
+
+
 def test_an_error_in_the_traffic_is_fatal_and_unknown_commands_are_not() -> None:
     client, server = connected()
     assert client.receive(boxed(server, b"\x02\x04WHAT??")) == []

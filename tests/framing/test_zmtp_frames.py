@@ -290,6 +290,14 @@ def test_a_ping_of_a_wrong_size_is_refused(framing, data):
     assert "PING" in refusal(framing, bytes((4, 5 + len(data))) + b"\x04PING" + data)
 
 
+def test_a_flood_of_commands_in_one_read_is_refused(framing):
+    ping = b"\x04\x07\x04PING\x00\x00"
+    for _ in range(3):
+        assert framing.receive(ping * 1024) == []
+        assert framing.output() == b"\x04\x05\x04PONG" * 1024
+    assert "more than 1024 commands at once" in refusal(framing, ping * 1025)
+
+
 def test_ping_is_ignored_from_a_peer_of_3_0():
     framing = Zmtp(SocketType.ROUTER)
     greeting = Zmtp(SocketType.DEALER).opening()

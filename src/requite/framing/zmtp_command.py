@@ -33,6 +33,9 @@ class Command(NamedTuple):
     data: bytes
 
 
+_COMMANDS_MAX: Final = 1024  # of one read
+
+
 class Ping(NamedTuple):
     """A heartbeat. The receiver closes the connection after `ttl_s` seconds of silence (0: never),
     and echoes `context`."""
@@ -71,6 +74,16 @@ def find_command(data: bytes, at: int, size_max: int) -> tuple[Command, int] | N
         raise RemoteViolation(f"received a command of {size} bytes; the maximum is {size_max}")
     end = begin + size
     return None if end > len(data) else (split_command(data[begin:end]), end)
+
+
+def check_number(commands: list[Command]) -> None:
+    """Refuse a peer of which one read has more commands than any honest one sends: handling 1,000
+    takes some 3 ms, which others have to wait for."""
+    if len(commands) > _COMMANDS_MAX:
+        raise RemoteViolation(
+            f"received more than {_COMMANDS_MAX} commands at once; a peer sends one a millisecond"
+            " at most"
+        )
 
 
 def split_command(body: bytes) -> Command:

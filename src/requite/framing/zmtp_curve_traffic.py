@@ -26,7 +26,7 @@ from nacl.exceptions import CryptoError
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing.base import Limits, Message
 from requite.framing.parts import Parts
-from requite.framing.zmtp_command import COMMAND, LONG, Command, split_command
+from requite.framing.zmtp_command import COMMAND, LONG, Command, check_number, split_command
 from requite.framing.zmtp_frames import FRAME_SIZE, SHORT_SIZES, long_last
 
 CLIENT: Final = b"CurveZMQMESSAGEC"
@@ -227,6 +227,7 @@ class CurveTraffic:
                 f" {self._limits.handshake_size_max}"
             )
         self.commands.append(split_command(plain[1:]))
+        check_number(self.commands)
 
     def _check_announced(self, frames: Message, held: int) -> None:
         """Raise `RemoteViolation` if an announced frame is beyond the limit, even as a command."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from requite.errors import RemoteViolation
 from requite.framing.base import Limits, Message
-from requite.framing.zmtp_command import LONG, MORE, Command, find_command
+from requite.framing.zmtp_command import LONG, MORE, Command, check_number, find_command
 
 SHORT_SIZES: Final = 256
 
@@ -130,6 +130,7 @@ class FrameReader:
                 # libzmq sends a heartbeat between two frames of a message if its output buffer
                 # fills up there, so commands are accepted anywhere.
                 self.commands.append(found[0])
+                check_number(self.commands)
                 at = found[1]
                 if not frames:
                     start = at
