@@ -501,11 +501,15 @@ def test_large_requests_of_clients_that_cannot_be_told_stop_all_of_their_princip
     assert not bench.unread
     bench.request("a2", 1, bytes(15 * KIB))
     assert set(bench.unread) == {f"a{number}" for number in range(5)}
-    bench.request("a9", 1, bytes(15 * KIB))
-    assert "other connections of shop are beyond its quota" in bench.disconnected["a9"]
+    for number in (10, 11):
+        bench.client(f"a{number}", "0.2", owner)
+        assert f"a{number}" in bench.unread, "also new ones"
+    bench.lose("a11")
     bench.request("b", 1)
     bench.request("new", 1)
     assert outcomes(bench, "new") == [(1, Status.OVERLOADED)]
-    for number in range(9):
+    for number in range(10):
         bench.lose(f"a{number}")
+    bench.advance(1.0)
+    assert not bench.unread
     assert not bench.broker.authorizer.usages[owner].untold

@@ -196,12 +196,15 @@ class MajordomoBroker:
     # --- peers come and go ----------------------------------------------------------------------
     def _peer_joined(self, event: PeerJoined, now: float) -> None:
         self.parties[event.peer] = Newcomer(event)
+        self._pushback.hold(event.peer, self.authorizer.usages.get(event.principal), now)
         if self._observer.keeps_journal and _FLUSH not in self._timers:
             self._timers.set(_FLUSH, now + SWEEP_EVERY_S)
 
     def _peer_lost(self, event: PeerLost, now: float) -> None:
         party = self.parties.pop(event.peer, None)
-        if party.__class__ is Client:
+        if party.__class__ is Newcomer:
+            self._pushback.lost(event.peer)
+        elif party.__class__ is Client:
             self._dispatcher.forget(party, now)
         elif party.__class__ is Worker:
             self._workforce.lost(party, f"the worker was lost ({event.reason or 'closed'})", now)

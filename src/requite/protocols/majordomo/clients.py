@@ -89,11 +89,6 @@ class Clients:
         origin = self._origin + next(self._numbers).to_bytes(4, "big")
         client = Client(peer, newcomer, dialect, origin)
         self._authorizer.introduce(client)
-        if self._pushback.is_closed_to(client):
-            reason = f"other connections of {client.principal} are beyond its quota"
-            self._authorizer.deny(client, "quota", b"", reason, now)
-            self._disconnect(peer, "quota", f"closed a connection: {reason}", reason)
-            return
         self._pushback.watch(client)
         self._parties[peer] = client
         self.take(client, messages, now)
@@ -129,11 +124,8 @@ class Clients:
 
     def expel(self, peer: Peer, address: bytes, reason: str) -> None:
         """Drop a peer that broke the protocol, without effect on others (I13)."""
-        self._disconnect(peer, "malformed", f"dropped the peer {address.hex()}: {reason}", reason)
-
-    def _disconnect(self, peer: Peer, kind: str, text: str, reason: str) -> None:
         self._parties.pop(peer, None)
-        self._out.append(Warn(kind, text))
+        self._out.append(Warn("malformed", f"dropped the peer {address.hex()}: {reason}"))
         self._out.append(engine.Disconnect(peer, reason))
 
     def take_up_backlogs(self, now: float) -> None:

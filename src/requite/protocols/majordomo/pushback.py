@@ -29,7 +29,7 @@ there, and since clients take turns, it is served soon.
 One read can name thousands of new services. So a client has at most 16 requests at services beyond
 `services_max`, and one beyond `client_services_max`; the rest of the read waits in its `backlog`.
 Likewise a client has at most one request beyond the quota of its principal; when that happens,
-all clients of the principal that cannot be told are not read from, and new ones are disconnected.
+all clients of the principal that cannot be told are not read from, and new peers of it neither.
 
 Nothing is dropped, and the broker holds at most what the limits allow plus one read per client.
 With `tell_old_clients`, these clients get negative replies, and are always read from.
@@ -37,10 +37,11 @@ With `tell_old_clients`, these clients get negative replies, and are always read
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, Final, TypeAlias
 
 from requite.core.timers import Timers
-from requite.engine import Effect, ResumeReading, StopReading, Warn
+from requite.engine import Effect, Peer, ResumeReading, StopReading, Warn
 from requite.principal import Principal
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.management import Management
@@ -84,6 +85,7 @@ class Pushback:
         self.ready: dict[Client, None] = {}  # unread clients whose backlog can be handled
         self._lines: dict[Limit, dict[Client, None]] = {}  # waiting clients, in order
         self._extra: dict[Client, dict[PendingRequest, None]] = {}  # at services beyond the limit
+        self._held: dict[Usage, OrderedDict[Peer, None]] = {}  # new peers
         self._paced: dict[Client, Management | Principal] = {}  # within one turn
 
     def can_tell(self, client: Client) -> bool:
@@ -112,10 +114,28 @@ class Pushback:
         if client.usage is not None and not self.can_tell(client):
             client.usage.untold[client] = None
 
-    def is_closed_to(self, client: Client) -> bool:
-        """Whether a new client, which cannot be told, belongs to a principal whose others are not
-        read from because of its quota: its first request would be one more beyond it."""
-        return client.usage in self._lines and not self.can_tell(client)
+    def hold(self, peer: Peer, usage: Usage | None, now: float) -> None:
+        """Do not read from a new peer while others of its principal wait for the quota: its first
+        request would be one more beyond it."""
+        if usage is not None and usage in self._lines:
+            self._held.setdefault(usage, OrderedDict())[peer] = None
+            self._out.append(StopReading(peer))
+            self._timers.set(self, now + _PACE_S)
+
+    def _let_in(self, usage: Usage, now: float) -> None:
+        """Read from the next new peer that is held, if nobody waits and there is room."""
+        held = self._held.get(usage)
+        if held and usage not in self._lines and self._has_room(usage, now):
+            self._out.append(ResumeReading(held.popitem(last=False)[0]))
+            if not held:
+                del self._held[usage]
+
+    def lost(self, peer: Peer) -> None:
+        """Remove a new peer that has left."""
+        for usage, held in [*self._held.items()]:
+            held.pop(peer, None)
+            if not held:
+                del self._held[usage]
 
     def stop_for(self, client: Client, usage: Usage, why: str, now: float) -> None:
         """Stop reading from a client until its principal is within its quota again, and from all
@@ -200,6 +220,10 @@ class Pushback:
                     self._timers.set(self, now + _PACE_S)
             elif isinstance(limit, Usage) and (wait_s := limit.wait_s(now)):
                 self._timers.set(self, now + max(_PACE_S, wait_s))
+        for usage in [*self._held]:
+            self._let_in(usage, now)
+        if self._held and self not in self._timers:
+            self._timers.set(self, now + _PACE_S)
 
     def _has_room(self, limit: Limit, now: float) -> bool:
         if isinstance(limit, Usage):
@@ -238,7 +262,7 @@ class Pushback:
 
     def review(self, now: float) -> None:
         """Handle changed quotas: clients that wait for theirs may have room."""
-        if any(isinstance(limit, Usage) for limit in self._lines):
+        if self._held or any(isinstance(limit, Usage) for limit in self._lines):
             self._timers.set(self, now)
 
     # --- ends -----------------------------------------------------------------------------------
@@ -247,6 +271,9 @@ class Pushback:
         for client in [*self.unread]:
             for limit in [*client.limits]:
                 self._release(client, limit)
+        for held in self._held.values():
+            self._out.extend(map(ResumeReading, held))
+        self._held.clear()
         self._timers.clear(self)
 
     def forget(self, client: Client, now: float) -> None:
@@ -261,5 +288,5 @@ class Pushback:
             self._directory.retire(pending.service, now)
         for limit in [*client.limits]:
             self._leave(client, limit)
-        if not self._lines:
+        if not (self._lines or self._held):
             self._timers.clear(self)
