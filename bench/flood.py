@@ -31,6 +31,7 @@ from bench.load.flooder import KINDS, Flood
 from bench.loop import run
 from bench.spark import page
 from requite.access.passwords import hash_password
+from requite.shell.curve import create_key_file
 from requite.testing.processes import Child, Children
 
 START_S: Final = 15.0
@@ -121,6 +122,7 @@ class Measurement:
         self._given = given
         self._children = children
         self._folder = folder
+        self._curve = ""
 
     async def phases(self) -> AsyncIterator[Phase]:
         """Yield the phases, as they end."""
@@ -128,9 +130,11 @@ class Measurement:
         access.touch(0o600)
         access.write_text(_ACCESS)
         socket = self._folder / "broker"
-        broker, port = self._broker(f"--access={access}", f"--bind=ipc://{socket}")
+        self._curve = create_key_file(self._folder / "curve")
+        options = f"--access={access}", f"--curve-key-file={self._folder / 'curve'}"
+        broker, port = self._broker(*options, f"--bind=ipc://{socket}")
         broker.wait_for("^listening on ipc:", START_S)
-        _, port_elsewhere = self._broker(f"--access={access}")
+        _, port_elsewhere = self._broker(*options)
         url = f"mdp+ipc://{socket}"
         worker = self._start("worker", "requite.examples:echo", f"--connect={url}")
         worker.wait_for("^serving ", START_S)
@@ -147,12 +151,10 @@ class Measurement:
     @contextmanager
     def _flood(self, kind: str, port: int) -> Iterator[None]:
         kinds = [kind] if kind in KINDS else [*KINDS]
+        command = [sys.executable, "-m", "bench.load.flooder"]
         flooders = [
-            self._children.start(
-                [sys.executable, "-m", "bench.load.flooder", Flood(port, each).to_argument()],
-                name=f"flooder: {each}",
-            )
-            for each in kinds
+            self._children.start([*command, flood.to_argument()], name=f"flooder: {flood.kind}")
+            for flood in (Flood(port, each, self._curve) for each in kinds)
         ]
         try:
             yield

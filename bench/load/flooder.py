@@ -17,6 +17,9 @@ from itertools import count
 from time import sleep
 
 from bench.load import zmtp
+from requite.framing import SocketType, Zmtp
+from requite.framing.z85 import KEY_SIZE, decode_z85
+from requite.framing.zmtp_curve import CurveClient, KeyPair
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.wire import ClientRequest
 
@@ -32,10 +35,11 @@ Stream = Iterator[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """What a flooder sends to a port: `kind` is a key of `KINDS`."""
+    """What a flooder sends to a port: `kind` is a key of `KINDS`. `curve`: the broker's key."""
 
     port: int
     kind: str
+    curve: str = ""
 
     @classmethod
     def from_argument(cls, text: str) -> Flood:
@@ -74,8 +78,9 @@ KINDS: dict[str, Callable[[], Stream]] = {
     "mmi.ping": lambda: requests(b"mmi.ping", b"", 64),
     "connections": lambda: iter(()),
     "wrong passwords": lambda: iter(()),
+    "CURVE handshakes": lambda: iter(()),
 }
-_SILENT = ("connections", "wrong passwords")  # after the handshake
+_SILENT = ("connections", "wrong passwords", "CURVE handshakes")  # after the handshake
 
 
 class Connection:
@@ -139,7 +144,23 @@ def flood(job: Flood) -> None:
 def _connect(job: Flood) -> socket.socket:
     if job.kind == "wrong passwords":
         return zmtp.log_in(job.port, b"ann", b"wrong")
+    if job.kind == "CURVE handshakes":
+        return _shake_curve_hands(job)
     return zmtp.connect(job.port, b"denied")
+
+
+def _shake_curve_hands(job: Flood) -> socket.socket:
+    """Connect, and prove a key that no user has: the broker has computed all it ever does."""
+    key = KeyPair.of(os.urandom(KEY_SIZE))
+    mechanism = CurveClient(decode_z85(job.curve), key, os.urandom)
+    framing = Zmtp(SocketType.DEALER, mechanism=mechanism)
+    sock = zmtp.dial(job.port)
+    sock.sendall(framing.opening())
+    while b"INITIATE" not in (answer := framing.output()):
+        sock.sendall(answer)
+        framing.receive(sock.recv(CHUNK_BYTES))
+    sock.sendall(answer)
+    return sock
 
 
 def main() -> None:
