@@ -46,6 +46,8 @@ bytes = 4096
 connections = 2
 """
 
+HUGE = "0x" + "f" * 5000  # Python makes no text of such a number
+
 
 def test_a_good_file() -> None:
     users = parse(GOOD).users
@@ -99,14 +101,22 @@ def test_lines_for_explanations(user: str, key: str, value: str, line: int) -> N
         ("[user.shop]\ntitanic = ['all']", "it is one of submit"),
         ("[user.shop]\ntls = 3", "write it as text"),
         ("[user.shop]\nlocal = true", "write it as text"),
+        ("[user.shop]\nlocal = -1", "line 2 of access.toml: [user.shop] local: a user id is 0 to"),
+        ("[user.shop]\nlocal = [0, 4294967295]", "a user id is 0 to 4294967294"),
+        (f"[user.shop]\nlocal = {HUGE}", "a user id is 0 to 4294967294"),
         ("[user.shop]\nanonymous = 1", "it is true or false"),
         ("[user.shop]\npassword = 'secret'", "it is not a hash of a password"),
         ("[user.shop]\npassword = 7", "write it as text"),
         ("[user.a]\ntls = 'CN=x'\n[user.b]\ntls = 'CN=x'", "the user 'a' has it as well"),
         ("[user.a]\nanonymous = true\n[user.b]\nanonymous = true", "the user 'a' has it as well"),
         ("[user.a]\nquota = 'big'", "there is no table [quota.big]"),
+        (f"[user.a]\nquota = {HUGE}", "it is the name of a table [quota.NAME]"),
+        (f"[user.a]\n{HUGE} = 1", "there is no such key"),
+        (f"[quota.big]\nbytes = {HUGE}", "a whole number of 1 to 4611686018427387904"),
+        ("[quota.big]\nbytes = 4611686018427387905", "a whole number of 1 to 4611686018427387904"),
+        ("[quota.big]\nbytes = '9999999999G'", "a whole number of 1 to 4611686018427387904"),
         ("[quota.big]\nbytes = '64MB'", 'a size as "64M"'),
-        ("[quota.big]\nbytes = 0", "a whole number of at least 1"),
+        ("[quota.big]\nbytes = 0", "a whole number of 1 to"),
         ("[quota.big]\nbyte = 1", "'byte' does not exist; did you mean 'bytes'?"),
         ("[quota]\nbig = 1", "write it as a table"),
     ],
@@ -115,6 +125,13 @@ def test_what_is_wrong_is_said_with_its_place(text: str, complaint: str) -> None
     with pytest.raises(ConfigurationError) as failure:
         parse(text.encode())
     assert complaint in str(failure.value)
+
+
+def test_the_largest_numbers() -> None:
+    file = parse(b"[user.shop]\nlocal = 4294967294\n[quota.default]\nbytes = 4611686018427387904")
+    shop = file.users["shop"]
+    assert shop.credentials == {("local", "4294967294")}
+    assert shop.quota == Quota(bytes=1 << 62)
 
 
 def test_errors_never_show_a_password() -> None:

@@ -37,6 +37,8 @@ from requite.storage.private import is_exposed
 SIZE_MAX: Final = 16 << 20
 USERS_MAX: Final = 100_000
 NAME_SIZE_MAX: Final = 255
+USER_ID_MAX: Final = (1 << 32) - 2  # the last one stands for "no user"
+AMOUNT_MAX: Final = 1 << 62
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 _KINDS: Final = ("tls", "curve", "local")
 _ADMIN: Final = ("stats", "kick", "pause", "purge", "drain", "titanic")
@@ -167,7 +169,9 @@ class _Reader:
             raise self._error(name, "anonymous", "it is true or false")
         rights = Rights(*(tuple(self._globs(name, verb, row.get(verb, []))) for verb in VERBS))
         quota = row.get("quota", _DEFAULT)
-        if not isinstance(quota, str) or (quota not in quotas and quota != _DEFAULT):
+        if not isinstance(quota, str):
+            raise self._error(name, "quota", "it is the name of a table [quota.NAME], as text")
+        if quota not in quotas and quota != _DEFAULT:
             raise self._error(name, "quota", f"there is no table [quota.{quota}]")
         found = quotas.get(quota, Quota())
         return User(name, credentials, passwords, anonymous, rights, found)
@@ -175,6 +179,8 @@ class _Reader:
     def _credentials(self, user: str, kind: str, value: Any) -> Iterator[str]:
         for each in value if isinstance(value, list) else [value]:
             if kind == "local" and isinstance(each, int) and not isinstance(each, bool):
+                if not 0 <= each <= USER_ID_MAX:
+                    raise self._error(user, kind, f"a user id is 0 to {USER_ID_MAX}")
                 yield str(each)
             elif isinstance(each, str) and each and each.isprintable():
                 yield each
@@ -234,9 +240,10 @@ class _Reader:
     def _amount(self, quota: str, key: str, value: Any) -> int:
         if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
             value = int(match[1]) << _UNITS[match[2]]
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= AMOUNT_MAX:
             raise self._at(
-                f"[quota.{quota}]", f'{key} is a whole number of at least 1, or a size as "64M"'
+                f"[quota.{quota}]",
+                f'{key} is a whole number of 1 to {AMOUNT_MAX}, or a size as "64M"',
             )
         return value
 
