@@ -203,6 +203,49 @@ def test_a_worker_without_the_right_gets_no_requests_and_hears_why() -> None:
     ]
 
 
+@requirement("mdp03:worker-instance-owner")
+def test_a_worker_cannot_have_the_instance_of_another_principals_worker() -> None:
+    """Neither a journal nor `mmi.kick` could tell them apart."""
+    chronicle = Chronicle()
+    bench = BrokerBench(chronicle=chronicle)
+    bench.worker("w", b"pay", instance=b"instance", principal=principal("pay", serve=("pay",)))
+    eve = principal("eve", serve=("eve",))
+    bench.worker("eve", b"eve", instance=b"instance", principal=eve)
+    farewell = bench.sent("eve")[-1]
+    assert isinstance(farewell, Disconnect)
+    assert farewell.reason == b"a worker of another principal has the instance 696e7374616e6365"
+    assert decisions(chronicle)[-1] == (Kind.DENIED, "eve", "serve", "eve")
+    bench.client("ops", principal=principal("ops", admin=("kick",)))
+    bench.request("ops", 1, b"instance".hex().encode(), service=b"mmi.kick")
+    assert json.loads(bench.finals("ops")[0].body[-1])["kicked"] == 1
+    bench.worker("later", b"eve", instance=b"instance", principal=eve)
+    assert "later" not in bench.disconnected, "nobody has the instance any more"
+
+
+@requirement("mdp03:worker-instance-owner")
+@pytest.mark.parametrize("owner", [principal("pay", serve=("*",)), ANYONE])
+def test_workers_of_one_principal_may_have_the_same_instance(owner: Principal) -> None:
+    bench = BrokerBench()
+    again = Principal(owner.name, owner.rights)  # without an access file: one per connection
+    for peer, who in (("old", owner), ("new", again)):
+        bench.worker(peer, instance=b"instance", principal=who)
+    bench.lose("old")
+    bench.worker("eve", instance=b"instance", principal=principal("eve", serve=("*",)))
+    assert list(bench.disconnected) == ["eve"], "the new one still has it"
+
+
+@requirement("mdp03:worker-instance-owner")
+@pytest.mark.parametrize("versions", [("0.2", "0.3"), ("0.3", "0.2")])
+def test_a_worker_without_an_instance_is_known_by_its_address(versions: tuple[str, str]) -> None:
+    """In dialect 0.2 the address; in 0.3 the instance."""
+    bench = BrokerBench()
+    names = ("instance", "x") if versions[0] == "0.2" else ("x", "instance")
+    for peer, version, user in zip(names, versions, ("pay", "eve"), strict=True):
+        who = principal(user, serve=("*",))
+        bench.worker(peer, version=version, instance=b"instance", principal=who)
+    assert list(bench.disconnected) == [names[1]]
+
+
 @requirement("mdp03:features")
 @pytest.mark.parametrize("version", ["0.1", "0.2", "0.3"])
 def test_a_worker_that_does_not_know_reasons_gets_none(version: str) -> None:

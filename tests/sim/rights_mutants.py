@@ -106,7 +106,7 @@ class RegistersBeforeItChecks(_Broker):
     """Registers all workers, and checks their rights when their heartbeats are due."""
 
     class workforce(Workforce):
-        def _denial(self, _principal: Principal, _name: bytes, _now: float) -> str:
+        def _denial(self, *_given: Any) -> str:
             return ""
 
         def due(self, worker: Worker, now: float) -> None:

@@ -9,7 +9,6 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from requite.chronicle import NO_INSTANCE
 from requite.core.liveness import Liveness
 from requite.engine import Message, Peer, PeerJoined
 from requite.protocols.majordomo.headers_03 import PRINCIPAL_SIZE_MAX
@@ -152,6 +151,7 @@ class Client:
 class Worker:
     """A registered worker, and what it holds, by dispatch id.
 
+    `name` identifies it in journals: its instance, or its address if it has none.
     `holds[id]` is None when the request was withdrawn (cancelled, expired, lease over) but the
     worker has not sent FINAL yet: its slot stays occupied (mdp-0.3 [worker-lease],
     [worker-cancel]). `given_at`: when it was last sent a request. `expired` counts requests in a
@@ -190,14 +190,13 @@ class Worker:
         capacity: int,
         lease_s: float,
         liveness: Liveness,
-        instance: bytes,
+        name: bytes,
     ) -> None:
         self.principal = joined.principal
         self.takes_principals = TAKES_PRINCIPALS in joined.features
-        address = joined.address
-        self.name = address if instance == NO_INSTANCE else instance  # in journals
+        self.name = name
         self.peer = peer
-        self.address = address
+        self.address = joined.address
         self.dialect = dialect
         self.service = service
         self.capacity = capacity

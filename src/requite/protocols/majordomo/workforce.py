@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Final, assert_never
 
 from requite import engine
-from requite.chronicle import Kind
+from requite.chronicle import NO_INSTANCE, Kind
 from requite.core.liveness import Liveness, absence_s
 from requite.core.timers import Timers
 from requite.engine import Effect, Message, Peer, Send, Warn
@@ -60,6 +60,7 @@ class Workforce:
         self._timers = timers
         self._out = out
         self._observer = observer
+        self._named: dict[bytes, set[Worker]] = {}  # each set has workers of one principal
         self._back_at = -inf  # when the broker has returned from a pause
         self.refusal: str | None = None  # why no worker is accepted, while draining
 
@@ -92,7 +93,8 @@ class Workforce:
         rest: Sequence[Message],
         now: float,
     ) -> None:
-        if denied := self._denial(newcomer.principal, ready.service, now):
+        name = newcomer.address if ready.instance == NO_INSTANCE else ready.instance
+        if denied := self._denial(newcomer.principal, ready.service, name, now):
             tell = TAKES_PRINCIPALS in newcomer.features
             self._send_away(peer, dialect, denied, tell=tell)
             return
@@ -120,9 +122,10 @@ class Workforce:
             capacity,
             lease_s,
             liveness,
-            ready.instance,
+            name,
         )
         self._parties[peer] = worker
+        self._named.setdefault(name, set()).add(worker)
         if service.is_bare:
             self._directory.first_worker_joined(service)
         service.workers[worker] = None
@@ -140,15 +143,23 @@ class Workforce:
             return "names that start with mmi. are reserved for the broker"
         return self.refusal
 
-    def _denial(self, principal: Principal, name: bytes, now: float) -> str:
-        """Return which right a worker lacks to serve a name; "" if none ([worker-denied])."""
-        denied = lacks_to_serve(principal, name)
-        if self._policy.titanic_inside and name.startswith(b"titanic.") and principal is not INSIDE:
+    def _denial(self, principal: Principal, service: bytes, name: bytes, now: float) -> str:
+        """Return why a worker may not serve a service ([worker-denied]) under its name in journals
+        ([worker-instance-owner]); "" if it may."""
+        denied = lacks_to_serve(principal, service)
+        holder = next(iter(self._named.get(name, ())), None)
+        if not denied and holder is not None and holder.principal.name != principal.name:
+            denied = f"a worker of another principal has the instance {name.hex()}"
+        if (
+            self._policy.titanic_inside
+            and service.startswith(b"titanic.")
+            and principal is not INSIDE
+        ):
             denied = "the broker's own Titanic serves the names that start with titanic."
         if denied:
-            self._observer.access(Kind.DENIED, principal, "serve", name, now, denied)
+            self._observer.access(Kind.DENIED, principal, "serve", service, now, denied)
         elif principal.name:
-            self._observer.access(Kind.ADMITTED, principal, "serve", name, now)
+            self._observer.access(Kind.ADMITTED, principal, "serve", service, now)
         return denied
 
     def take(self, worker: Worker, messages: Sequence[Message], now: float) -> None:
@@ -268,6 +279,10 @@ class Workforce:
         service = worker.service
         del service.workers[worker]
         service.waiting.pop(worker, None)
+        holders = self._named[worker.name]
+        holders.remove(worker)
+        if not holders:
+            del self._named[worker.name]
         self._timers.clear(worker)
         self._remark("worker_lost", worker, reason=reason)
         self._observer.worker(Kind.WORKER_LOST, worker, now, reason)
