@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.support.broker import BrokerBench
 
 from requite.access import Access
 from requite.access.exposure import check_exposure
@@ -13,8 +16,8 @@ from requite.access.file import parse
 from requite.access.passwords import hash_password, parse_hash
 from requite.errors import ConfigurationError
 from requite.framing.base import CredentialsRefused
-from requite.principal import INSIDE, Credential, Verb
-from requite.protocols.majordomo.permissions import lacks_to_call, lacks_to_serve
+from requite.principal import INSIDE, Credential
+from requite.protocols.majordomo.permissions import ACTS, lacks_to_call
 from requite.shell.connections import Endpoint, no_framing
 from requite.transport.address import parse_address
 from requite.transport.tls import TlsSettings
@@ -34,16 +37,6 @@ password = "{HASH}"
 anonymous = true
 call = ["time"]
 """.encode()
-
-MANAGER_AND_ALL = b"""
-[user.manager]
-local = 1
-pool = ["jobs"]
-
-[user.all]
-local = 2
-call = ["*"]
-"""
 
 
 @pytest.fixture
@@ -144,25 +137,43 @@ def test_a_file_whose_mode_is_corrected_is_read(tmp_path: Path) -> None:
     assert access.changed_file() is not None
 
 
-@pytest.mark.parametrize(
-    ("user", "verb", "name", "allowed"),
-    [
-        ("manager", "call", "jobs/eu", True),
-        ("manager", "serve", "jobs/!managers", True),
-        ("manager", "call", "jobs", False),
-        ("all", "call", "mmi.stats", False),
-        ("all", "call", "titanic.show", False),
-        ("all", "call", "jobs/eu", True),
-    ],
+_RESERVED = [
+    *(f"titanic.{each}" for each in ("request", "reply", "close", "list", "show", "x")),
+    *("mmi.service", "mmi.ping", "mmi.whoami", "mmi.under", "mmi.stats", "mmi.x", "mmi.x/eu"),
+    *(each.decode() for each in ACTS),
+    *("jobs/!managers", "jobs/eu", "jobs", "price", "mmi", "titanic"),
+]
+_globs = st.lists(st.sampled_from(["*", "titanic.*", "mmi.*", "*/!*", "jobs*", *_RESERVED]))
+_files = st.fixed_dictionaries(
+    {
+        "call": _globs,
+        "serve": _globs,
+        "titanic": st.sampled_from([[], ["submit"]]),
+        "pool": st.sampled_from([[], ["jobs"], ["*"], ["mmi.*"]]),
+        "admin": st.lists(st.sampled_from(["*", "stats", "titanic", *ACTS.values()])),
+    }
 )
-def test_a_decision_is_that_of_the_broker(user: str, verb: Verb, name: str, allowed: bool) -> None:
-    access = Access(parse(MANAGER_AND_ALL))
-    assert access.decide(user, verb, name).allowed == allowed
-    principal = access.identify(Credential("local", ("1" if user == "manager" else "2",)), "peer")
-    if verb == "serve":
-        assert allowed == (not lacks_to_serve(principal, name.encode()))
-    else:
-        assert allowed == (not lacks_to_call(principal, name.encode(), [b""]))
+
+
+@pytest.mark.hypothesis
+@given(_files, st.sampled_from(_RESERVED))
+@example({"call": ["titanic.*", "mmi.*"]}, "titanic.list")
+@example({"call": ["titanic.*", "mmi.*"]}, "titanic.request")
+@example({"call": ["titanic.*", "mmi.*"]}, "mmi.stats")
+@example({"serve": ["mmi.*"]}, "mmi.x")
+def test_a_decision_is_that_of_the_broker(rights: dict[str, list[str]], name: str) -> None:
+    lines = ["[user.me]", "anonymous = true", *(f"{key} = {rights[key]}" for key in rights)]
+    access = Access(parse("\n".join(lines).encode()))
+    me = access.identify(None, "peer")
+    called, served = (access.decide("me", verb, name) for verb in ("call", "serve"))
+    assert called.allowed == (not lacks_to_call(me, name.encode(), []))
+    bench = BrokerBench()
+    bench.worker("w", name.encode(), principal=me)
+    assert served.allowed == ("w" not in bench.disconnected)
+    for decision in (called, served):
+        key, equals, _values = lines[decision.line - 1].partition(" = ")
+        if decision.line and equals:
+            assert f"its {key}" in decision.why or f"it has no {key}" in decision.why
 
 
 def _written(path: Path, data: bytes) -> Path:
@@ -179,6 +190,12 @@ def test_a_decision_is_explained_with_its_line(access: Access) -> None:
         4,
     )
     assert access.decide("shop", "serve", "pay") == (False, "it has no serve", 2)
+    assert access.decide("shop", "call", "titanic.list") == (
+        False,
+        "it needs the right to admin 'titanic', and it has no admin",
+        2,
+    )
+    assert access.decide("shop", "call", "mmi.ping") == (True, "every user may call it", 0)
     with pytest.raises(ConfigurationError, match="has no user 'nobody'"):
         access.decide("nobody", "call", "x")
 

@@ -10,6 +10,15 @@ from requite.access.passwords import Passwords
 from requite.errors import ConfigurationError
 from requite.framing.base import CredentialsRefused
 from requite.principal import INSIDE, VERBS, Credential, Principal, Rights, Verb
+from requite.protocols.majordomo.permissions import (
+    RESERVED,
+    SUBMIT,
+    UNDER,
+    Right,
+    rights_to_call,
+    rights_to_serve,
+)
+from requite.protocols.majordomo.wire import MMI_PREFIX
 
 
 class Decision(NamedTuple):
@@ -143,7 +152,7 @@ class Access:
         return list(self._file.users.values())
 
     def decide(self, user: str, verb: Verb, name: str) -> Decision:
-        """Say whether a user may do something, and which line decides.
+        """Say whether a broker lets a user do something, and which line decides.
 
         Raises `ConfigurationError` for an unknown user or verb.
         """
@@ -153,21 +162,33 @@ class Access:
         if found is None:
             known = ", ".join(self._file.users) or "it has no users"
             raise ConfigurationError(f"{self._file.path} has no user {user!r}: {known}")
-        glob = found.rights.match(verb, name)
-        by = verb
-        pool, slash, _key = name.partition("/")
-        if glob is None and slash and verb in ("call", "serve"):  # its managers may do both
-            by, glob = "pool", found.rights.match("pool", pool)
-        if glob is None:
-            given = getattr(found.rights, verb)
-            why = (
-                f"no glob of its {verb} matches: {', '.join(given)}"
-                if given
-                else f"it has no {verb}"
-            )
-            return Decision(False, why, self._file.line_of(user, verb))
-        line = self._file.line_of(user, by, glob)
-        return Decision(True, f"{glob!r} in its {by} matches", line)
+        service = name.encode(errors="surrogateescape")
+        if verb == "serve" and service.startswith(MMI_PREFIX):
+            return Decision(False, RESERVED)
+        rights = _rights_for(verb, service)
+        if not rights:
+            return Decision(True, f"every user may {verb} it")
+        is_submission = verb == "call" and service == SUBMIT
+        too = "; it also needs `call` of the service that it names" if is_submission else ""
+        for by, what in rights:
+            if glob := found.rights.match(by, what.decode(errors="replace")):
+                line = self._file.line_of(user, by, glob)
+                return Decision(True, f"{glob!r} in its {by} matches{too}", line)
+        by, what = rights[0]
+        given = ", ".join(getattr(found.rights, by))
+        why = f"no glob of its {by} matches: {given}" if given else f"it has no {by}"
+        if by != verb:
+            why = f"it needs the right to {by} {what.decode()!r}, and {why}"
+        if verb == "call" and service == UNDER:
+            why = f"{why}; `pool` is enough for a request that names one of its pools"
+        return Decision(False, why, self._file.line_of(user, by))
+
+
+def _rights_for(verb: Verb, name: bytes) -> list[Right]:
+    """Return the rights of which a user needs one."""
+    if verb == "call":
+        return rights_to_call(name)
+    return rights_to_serve(name) if verb == "serve" else [(verb, name)]
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

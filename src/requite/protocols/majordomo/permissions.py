@@ -14,23 +14,32 @@
 | `mmi.drain` | `admin` of `drain` |
 | other services of the broker | `admin` of `stats` |
 
-Functions return the missing right in words for the peer, or "" if nothing is missing.
+`lacks_to_…` return the missing right in words for the peer, or "" if nothing is missing.
 Source: docs/protocols/mdp-0.3.md, section "Rights".
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from requite.principal import Principal, Verb
 from requite.protocols.majordomo.wire import MMI_PREFIX
 
+SUBMIT: Final = b"titanic.request"
+"""A request to it also needs the right to `call` the service that its body names."""
+
+UNDER: Final = b"mmi.under"
+"""For a request that names a pool in its body, the right to manage that `pool` is enough."""
+
 _TITANIC_PREFIX: Final = b"titanic."
-_SUBMIT: Final = b"titanic.request"
-_OF_SUBMITTERS: Final = (_SUBMIT, b"titanic.reply", b"titanic.close")
+_OF_SUBMITTERS: Final = (SUBMIT, b"titanic.reply", b"titanic.close")
 _FREE: Final = (b"mmi.service", b"mmi.ping", b"mmi.whoami")
-_UNDER: Final = b"mmi.under"
+
+RESERVED: Final = "names that start with mmi. are reserved for the broker"
+
+Right: TypeAlias = tuple[Verb, bytes]
+"""A verb, and the name for which it is needed."""
 
 ACTS: Final = {
     b"mmi.kick": "kick",
@@ -42,49 +51,52 @@ ACTS: Final = {
 """Management services that change something: the `admin` right that each needs."""
 
 
+def rights_to_call(name: bytes, body: Sequence[bytes] = ()) -> list[Right]:
+    """Return the rights of which a request to `name` needs one; none of them: it needs no right."""
+    if name.startswith(MMI_PREFIX):
+        if name in _FREE:
+            return []
+        pools = _of_pool(body[0]) if name == UNDER and body else []
+        return [("admin", ACTS.get(name, "stats").encode()), *pools]
+    if name.startswith(_TITANIC_PREFIX):
+        return [("titanic", b"submit") if name in _OF_SUBMITTERS else ("admin", b"titanic")]
+    return [("call", name), *_of_pool(name)]
+
+
+def rights_to_serve(name: bytes) -> list[Right]:
+    """Return the rights of which a worker of `name` needs one."""
+    return [("serve", name), *_of_pool(name)]
+
+
 def lacks_to_call(principal: Principal, name: bytes, body: Sequence[bytes]) -> str:
     """Return which right is missing for a request to `name` with `body`."""
     if principal.rights is None:
         principal.remember(name)
         return ""
-    if name.startswith(MMI_PREFIX):
-        return _lacks_to_manage(principal, name, body)
-    if name.startswith(_TITANIC_PREFIX):
-        if name not in _OF_SUBMITTERS:
-            is_operator = principal.may("admin", "titanic")
-            return "" if is_operator else _missing(principal, "admin", b"titanic")
-        if not principal.may("titanic", "submit"):
-            return _missing(principal, "titanic", b"submit")
-        if name == _SUBMIT and body and not principal.may("call", body[0]):
-            return _missing(principal, "call", body[0])
-        return ""
-    if principal.may("call", name) or _manages_pool_of(principal, name):
+    rights = rights_to_call(name, body)
+    if missing := _lacks(principal, rights):
+        return missing
+    if name == SUBMIT and body:
+        return _lacks(principal, [("call", body[0])])
+    if ("call", name) in rights:
         principal.remember(name)
-        return ""
-    return _missing(principal, "call", name)
+    return ""
 
 
 def lacks_to_serve(principal: Principal, name: bytes) -> str:
     """Return which right is missing to serve `name`."""
-    if principal.may("serve", name) or _manages_pool_of(principal, name):
-        return ""
-    return _missing(principal, "serve", name)
+    return _lacks(principal, rights_to_serve(name))
 
 
-def _lacks_to_manage(principal: Principal, name: bytes, body: Sequence[bytes]) -> str:
-    if name in _FREE:
-        return ""
-    needed = ACTS.get(name, "stats")
-    if principal.may("admin", needed):
-        return ""
-    if name == _UNDER and body and _manages_pool_of(principal, body[0]):
-        return ""
-    return _missing(principal, "admin", needed.encode())
-
-
-def _manages_pool_of(principal: Principal, name: bytes) -> bool:
+def _of_pool(name: bytes) -> list[Right]:
     pool, slash, _key = name.partition(b"/")
-    return bool(slash) and principal.may("pool", pool)
+    return [("pool", pool)] if slash else []
+
+
+def _lacks(principal: Principal, rights: Sequence[Right]) -> str:
+    if not rights or any(principal.may(verb, name) for verb, name in rights):
+        return ""
+    return _missing(principal, *rights[0])
 
 
 def _missing(principal: Principal, verb: Verb, name: bytes) -> str:

@@ -20,7 +20,7 @@ from requite.principal import INSIDE, Principal
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import Departed, Newcomer, Party, Worker
-from requite.protocols.majordomo.permissions import lacks_to_serve
+from requite.protocols.majordomo.permissions import RESERVED, lacks_to_serve
 from requite.protocols.majordomo.policy import LEGACY_IDLE_S, BrokerPolicy
 from requite.protocols.majordomo.recorders import BrokerObserver
 from requite.protocols.majordomo.wire import (
@@ -140,7 +140,7 @@ class Workforce:
 
     def _registration_refusal(self, ready: Ready) -> str | None:
         if ready.service.startswith(MMI_PREFIX):  # 8/MMI
-            return "names that start with mmi. are reserved for the broker"
+            return RESERVED
         return self.refusal
 
     def _denial(self, principal: Principal, service: bytes, name: bytes, now: float) -> str:
