@@ -153,6 +153,10 @@ class Principal:
         text = name if isinstance(name, str) else name.decode(errors="replace")
         return self.rights.match(verb, text) is not None
 
+    def may_any(self, verb: Verb) -> bool:
+        """Whether it has the right to `verb` on any name."""
+        return self.rights is None or bool(getattr(self.rights, verb))
+
     def remember(self, name: bytes) -> None:
         """Remember that it may call `name`."""
         if len(self.allowed) >= _ALLOWED_MAX:

@@ -215,7 +215,7 @@ async def test_every_answer_is_recorded() -> None:
     guard = make_guard(access, hook, lambda: None, record=lambda *row: rows.append(row))
     assert guard is not None
     credential = Credential("local", ("7",))
-    assert guard.identify(credential, "here").name == "shop"
+    assert guard.identify(credential, "here", None).name == "shop"
     assert rows == [], "the hook has not answered yet"
     ask, answers = guard.ask, []
     assert ask is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.support.broker import BrokerBench
 
 from requite.chronicle import Chronicle, Kind
+from requite.core.denials import Denials
 from requite.principal import Principal, Rights
-from requite.protocols.majordomo.denials import Denials
 
 
 def test_ten_rows_per_second_and_the_next_one_has_the_number_of_the_others() -> None:

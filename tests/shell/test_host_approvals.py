@@ -59,7 +59,7 @@ class Bench(HostBench):
 
     def __init__(self, desk: Desk, limits: LinkLimits | None = None) -> None:
         self.owner: Principal | CredentialsRefused = SHOP
-        super().__init__(limits, ask=desk.ask, identify=lambda _credential, _name: self._owner())
+        super().__init__(limits, ask=desk.ask, identify=lambda *_peer: self._owner())
         self.engine.script = echo
 
     def _owner(self) -> Principal:

@@ -18,7 +18,9 @@ class Bench(HostBench):
     def __init__(self) -> None:
         self.owner = Principal("shop", None, Quota(bytes_per_s=RATE))
         self.other = Principal("other")
-        super().__init__(identify=lambda _, name: self.other if name == "other" else self.owner)
+        super().__init__(
+            identify=lambda _, name, _place: self.other if name == "other" else self.owner
+        )
 
     def flood(self, seconds: float, links: list[tuple[Link, FakeStream]]) -> int:
         """Send lines over links as long as these are read from; return the received bytes."""

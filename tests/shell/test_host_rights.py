@@ -22,7 +22,7 @@ class Users:
         self.shop = Principal("shop")
         self.refuses = False
 
-    def identify(self, _credential: Any, _peer_name: str) -> Principal:
+    def identify(self, _credential: Any, _peer_name: str, _place: Any) -> Principal:
         if self.refuses:
             raise CredentialsRefused("no user has it")
         return self.shop
@@ -116,7 +116,7 @@ def test_the_engine_reviews_rights_before_connections_end(bench: HostBench, user
 def test_nobody_takes_over_the_identity_of_another_principal(handover: bool) -> None:
     owners = {"a": Principal("shop"), "b": Principal("thief"), "c": Principal("shop")}
     identities: IdentityTable[Link] = IdentityTable(start=1, handover=handover)
-    bench = HostBench(identify=lambda _, name: owners[name], identities=identities)
+    bench = HostBench(identify=lambda _, name, _place: owners[name], identities=identities)
     links = {}
     for name in "ab":
         links[name] = bench.open(name, joined=False)[0]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from requite.access.authentication import Answer, Ask, Authenticate, Authentication
 from requite.access.authenticator import Authenticator
@@ -17,7 +17,7 @@ from requite.access.table import Access
 from requite.chronicle import Kind
 from requite.errors import ConfigurationError, RemoteViolation
 from requite.framing.base import CredentialsRefused, Login
-from requite.principal import INSIDE, Credential, Principal
+from requite.principal import INSIDE, Credential, Principal, Verb
 
 _LOOK_EVERY_S: Final = 1.0  # at the file
 _log = logging.getLogger("requite.access")
@@ -39,9 +39,21 @@ def _nothing() -> None:
     """Withdraw nothing."""
 
 
-def _allow(_principal: Principal) -> str:
+Lacks: TypeAlias = Callable[[Principal, Any], str]
+"""Returns which right a user lacks to connect at a place (`Link.place`), in words; "": none."""
+
+
+def _allow(_principal: Principal, _place: Any) -> str:
     """Let every user connect."""
     return ""
+
+
+def lacks_any(principal: Principal, verb: Verb) -> str:
+    """Return that a user has no right of this verb, for a listener that knows no names of services;
+    "" if it has one."""
+    if principal.may_any(verb):
+        return ""
+    return f"{principal} has no right to {verb} any service ({verb} = [...] in the access file)"
 
 
 def _forget(_kind: Kind, _principal: str, _reason: str) -> None:
@@ -51,8 +63,8 @@ def _forget(_kind: Kind, _principal: str, _reason: str) -> None:
 class Guard:
     """Decides who may connect.
 
-    `changed` is called on the event loop when users or rights have changed. `lacks` returns which
-    right a user lacks to connect at all ("": none). `record` is called with each decision: its
+    `changed` is called on the event loop when users or rights have changed. `lacks` says
+    who may not connect at all, and why. `record` is called with each decision: its
     kind, the principal or credential, and a sentence. `authenticator` is asked about each peer that
     the file admits.
     """
@@ -61,7 +73,7 @@ class Guard:
         self,
         access: AccessOption,
         changed: Callable[[], object],
-        lacks: Callable[[Principal], str] = _allow,
+        lacks: Lacks = _allow,
         record: Callable[[Kind, str, str], object] = _forget,
         authenticator: Authenticator | None = None,
     ) -> None:
@@ -75,11 +87,11 @@ class Guard:
         self._following: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()  # an older content must not be applied after a newer one
 
-    def identify(self, credential: Credential | None, peer_name: str) -> Principal:
+    def identify(self, credential: Credential | None, peer_name: str, place: Any) -> Principal:
         """Return the owner of a connection. Raises `CredentialsRefused`."""
         try:
             principal = self.access.identify(credential, peer_name)
-            if denied := self._lacks(principal):
+            if denied := self._lacks(principal, place):
                 raise CredentialsRefused(denied)
         except CredentialsRefused as refusal:
             self._record(Kind.DENIED, str(credential or ""), str(refusal))
@@ -191,7 +203,7 @@ def make_guard(
     access: AccessOption | None,
     authenticate: AuthenticateOption | None,
     changed: Callable[[], object],
-    lacks: Callable[[Principal], str] = _allow,
+    lacks: Lacks = _allow,
     record: Callable[[Kind, str, str], object] = _forget,
 ) -> Guard | None:
     """Return the guard of a listener; None without an access file. Raises `ConfigurationError` for

@@ -17,6 +17,7 @@ from math import inf
 from typing import Any, Final
 
 from requite.chronicle import (
+    NO_CALL,
     NO_OUTCOME,
     NOT_IDEMPOTENT,
     PRESS_ROWS,
@@ -26,6 +27,7 @@ from requite.chronicle import (
     Kind,
     SpanRow,
 )
+from requite.core.denials import Denials
 from requite.core.observer import (
     NO_CALL_OBSERVER,
     NO_JOB_OBSERVER,
@@ -91,6 +93,35 @@ class Recorder(Observer):
         self._spans.append(span)
         if len(self._spans) >= PRESS_ROWS:
             self._chronicle.press()
+
+
+class DecisionRecorder:
+    """Journals access decisions; of many denials, ten per second (`Denials`)."""
+
+    def __init__(self, chronicle: Chronicle) -> None:
+        self._append_event = chronicle.event_rows.append
+        self._denials = Denials()
+
+    def record(
+        self, kind: Kind, user: str, verb: str, name: bytes, now: float, reason: str = ""
+    ) -> None:
+        """Journal a decision, by `kind`: ADMITTED, DENIED or RIGHTS."""
+        if kind is Kind.DENIED:
+            left_out = self._denials.admit(user, verb, now)
+            if left_out is None:
+                return
+            if left_out:
+                reason = f"{reason} ({left_out} more before it)"
+        self._append_event(
+            EventRow(now, kind, NO_CALL, name, user.encode(), error=verb, reason=reason)
+        )
+
+    def flush(self, now: float) -> None:
+        """Journal how many denials were left out that no later row has counted."""
+        for (user, verb), left_out in self._denials.take_left_out(now):
+            reason = f"{left_out} more"
+            row = EventRow(now, Kind.DENIED, NO_CALL, b"", user.encode(), error=verb, reason=reason)
+            self._append_event(row)
 
 
 class CallRecorder(Recorder, CallObserver[CallT]):

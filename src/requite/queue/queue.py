@@ -8,11 +8,12 @@ from functools import partial
 from typing import Final
 
 from requite.access.exposure import check_exposure
-from requite.access.guard import AccessOption, AuthenticateOption, make_guard
+from requite.access.guard import AccessOption, AuthenticateOption, lacks_any, make_guard
 from requite.chronicle import WriterRole
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits, SocketType, Zmtp
+from requite.principal import Principal
 from requite.protocols.pirate.jobs import QueueSnapshot
 from requite.protocols.pirate.policy import BACK, FRONT, LINK_HANDSHAKE_S, QueuePolicy
 from requite.protocols.pirate.queue import PirateQueue
@@ -21,7 +22,13 @@ from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections, Endpoint
 from requite.shell.daemon import Daemon
-from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
+from requite.shell.journaling import (
+    JournalOption,
+    access_record,
+    chronicle_of,
+    journal_in,
+    new_name,
+)
 from requite.shell.link import LinkLimits
 from requite.shell.owners import unrestricted
 from requite.speaks.curve import MakeMechanism, listening_mechanism, no_keys
@@ -57,7 +64,9 @@ class Queue(Daemon):
     - `policy`: times and limits.
     - `message_size_max`: maximum bytes of one body; a larger message ends the connection.
     - `access`: the users who may connect, or the path of an access file (`requite.access.Access`).
-      Without it everybody may, at loopback addresses and Unix sockets only.
+      Requests name no service, so a user needs the right to `call` any service at the front, and to
+      `serve` any at the back. Without it everybody may connect, at loopback addresses and Unix
+      sockets only.
     - `authenticate`: a hook that may refuse peers that `access` admits (`requite.access`).
     - `insecure`: listen at other addresses without `access`, too.
     - `journal`: a folder for a journal of requests (`requite.journal`), or a pair of the folder and
@@ -102,7 +111,9 @@ class Queue(Daemon):
             limits=LinkLimits(handshake_timeout_s=LINK_HANDSHAKE_S).for_messages(message_size_max),
         )
         check_exposure(connections.listen, is_guarded=access is not None, insecure=insecure)
-        self._guard = make_guard(access, authenticate, self._rights_changed)
+        self._guard = make_guard(
+            access, authenticate, self._rights_changed, _lacks, access_record(self._journal)
+        )
         self._shell = AioShell(
             self._engine,
             connections,
@@ -180,6 +191,11 @@ def queue_policy(
         usual.liveness if liveness is None else liveness,
     )
     return QueuePolicy(heartbeat=heartbeat, drain_timeout_s=drain_timeout_s)
+
+
+def _lacks(user: Principal, side: str) -> str:
+    """Return which right a user lacks to connect at a side; clients name no services there."""
+    return lacks_any(user, "call" if side == FRONT else "serve")
 
 
 def _endpoints(places: str | Sequence[str], limits: Limits, side: str) -> list[Endpoint]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from requite.errors import RemoteViolation
 from requite.framing.base import CredentialsRefused
 from requite.principal import ANYONE, INSIDE, Credential, Principal
 from requite.shell.link import Link
 
-Identify: TypeAlias = Callable[[Credential | None, str], Principal]
-"""Returns the principal of a credential, given the peer's name for messages. Raises
-`CredentialsRefused`."""
+Identify: TypeAlias = Callable[[Credential | None, str, Any], Principal]
+"""Returns the principal of a credential, given the peer's name for messages and the place at which
+it connects (`Link.place`). Raises `CredentialsRefused`."""
 
 
 class QuotaReached(RemoteViolation):
@@ -23,7 +23,7 @@ class QuotaReached(RemoteViolation):
     status: ClassVar[str] = "too-many-connections"
 
 
-def unrestricted(credential: Credential | None, _peer_name: str) -> Principal:
+def unrestricted(credential: Credential | None, _peer_name: str, _place: Any) -> Principal:
     """Return a principal that may do everything: there is no table of users."""
     if credential is None:
         return ANYONE
@@ -78,4 +78,4 @@ class Owners:
         return ends
 
     def _owner(self, link: Link) -> Principal:
-        return self._identify(link.credential, link.stream.peer_name)
+        return self._identify(link.credential, link.stream.peer_name, link.place)

@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 
 from requite.access.exposure import check_exposure
-from requite.access.guard import AccessOption, AuthenticateOption, make_guard
+from requite.access.guard import AccessOption, AuthenticateOption, lacks_any, make_guard
 from requite.chronicle import WriterRole
 from requite.errors import ConfigurationError
 from requite.framing import Limits
+from requite.principal import Principal
 from requite.protocols.scalability.device import ScalabilityDevice
 from requite.protocols.scalability.jobs import DeviceSnapshot
-from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy
+from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, PipeOptions
 from requite.protocols.scalability.wire import HOPS_DEFAULT, IDS
 from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections
 from requite.shell.daemon import Daemon
-from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
+from requite.shell.journaling import (
+    JournalOption,
+    access_record,
+    chronicle_of,
+    journal_in,
+    new_name,
+)
 from requite.shell.owners import unrestricted
 from requite.sp.socket import MESSAGE_SIZE_MAX
 from requite.speaks.endpoints import Endpoints, Urls, bound_at
@@ -48,7 +55,9 @@ class Device(Daemon):
     - `message_size_max`: maximum bytes of one body, sent or received. Incoming messages may have
       1 KiB more, for headers; a larger one ends the connection.
     - `access`: the users who may connect, or the path of an access file (`requite.access.Access`).
-      Without it everybody may, at loopback addresses and Unix sockets only.
+      SP names no services, so a user needs the right to `call` any service at the front, and to
+      `serve` any at the back. Without it everybody may connect, at loopback addresses and Unix
+      sockets only.
     - `authenticate`: a hook that may refuse peers that `access` admits (`requite.access`).
     - `insecure`: listen at other addresses without `access`, too.
     - `journal`: a folder for a journal of forwarded requests (`requite.journal`), or a pair of the
@@ -92,7 +101,9 @@ class Device(Daemon):
             limits=LINK_LIMITS.for_messages(message_size_max),
         )
         check_exposure(connections.listen, is_guarded=access is not None, insecure=insecure)
-        self._guard = make_guard(access, authenticate, self._rights_changed)
+        self._guard = make_guard(
+            access, authenticate, self._rights_changed, _lacks, access_record(self._journal)
+        )
         self._shell = AioShell(
             self._engine,
             connections,
@@ -153,6 +164,11 @@ class Device(Daemon):
         if self._journal is not None:
             self._engine.tell_counts(clock.now())
             await asyncio.to_thread(self._journal.close)
+
+
+def _lacks(user: Principal, place: PipeOptions) -> str:
+    """Return which right a user lacks to connect at a side; SP names no services."""
+    return lacks_any(user, "call" if place.side == FRONT else "serve")
 
 
 def _side(name: str, dials: Urls, binds: Urls, role: SpRole) -> Endpoints:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Any
 
 from requite.access.authentication import Ask
 from requite.access.exposure import check_exposure
@@ -17,7 +18,13 @@ from requite.principal import Principal
 from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
-from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
+from requite.shell.journaling import (
+    JournalOption,
+    access_record,
+    chronicle_of,
+    journal_in,
+    new_name,
+)
 from requite.shell.owners import Identify, unrestricted
 from requite.speaks.endpoints import Urls, bound_at
 from requite.speaks.plans import ServicePlan, WorkerSettings
@@ -114,7 +121,13 @@ class Worker(Daemon):
         self._plans = plans_for(self._endpoints, services, settings)  # refuses bad names here
         listen = [each for plan in self._plans for each in plan.connections.listen]
         check_exposure(listen, is_guarded=access is not None, insecure=insecure)
-        self._guard = make_guard(access, authenticate, self._rights_changed, self._lacks_to_call)
+        self._guard = make_guard(
+            access,
+            authenticate,
+            self._rights_changed,
+            self._lacks_to_call,
+            access_record(self._journal),
+        )
         self._runtimes: list[_PlanRuntime] = []
         names = ", ".join(dict.fromkeys(plan.service.name for plan in self._plans))
         places = [" or ".join(map(str, url.addresses)) for url in self._endpoints.dials]
@@ -160,7 +173,7 @@ class Worker(Daemon):
             await self.close()
             raise
 
-    def _lacks_to_call(self, principal: Principal) -> str:
+    def _lacks_to_call(self, principal: Principal, _place: Any) -> str:
         """Return why a client may not connect: it needs the right to call one of the services."""
         names = dict.fromkeys(plan.service.name for plan in self._plans)
         if any(principal.may("call", name) for name in names):

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from requite.chronicle import (
-    NO_CALL,
     NOT_IDEMPOTENT,
     PRESS_ROWS,
     Chronicle,
@@ -18,11 +17,10 @@ from requite.chronicle import (
     Kind,
 )
 from requite.core.observer import Observer
-from requite.core.recording import FAILURES, CallRecorder, JobRecorder
+from requite.core.recording import FAILURES, CallRecorder, DecisionRecorder, JobRecorder
 from requite.errors import NoService, Poisoned, RemoteFailure, WorkerLost
 from requite.principal import Principal
 from requite.protocols.majordomo.calls import PendingCall
-from requite.protocols.majordomo.denials import Denials
 from requite.protocols.majordomo.jobs import Job
 from requite.protocols.majordomo.parties import Client, PendingRequest, Worker
 from requite.protocols.majordomo.wire import NOT_IDEMPOTENT as NOT_IDEMPOTENT_FLAG
@@ -98,7 +96,7 @@ class BrokerRecorder(BrokerObserver):
         self._spans = chronicle.spans
         self._append_event = chronicle.event_rows.append
         self._flushed_at = 0.0
-        self._denials = Denials()
+        self._decisions = DecisionRecorder(chronicle)
 
     # --- requests -------------------------------------------------------------------------------
     def answered(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
@@ -201,15 +199,8 @@ class BrokerRecorder(BrokerObserver):
         now: float,
         reason: str = "",
     ) -> None:
-        """Journal an access decision; of many denials, ten per second (`Denials`)."""
-        if kind is Kind.DENIED:
-            left_out = self._denials.admit(principal.name, verb, now)
-            if left_out is None:
-                return
-            if left_out:
-                reason = f"{reason} ({left_out} more before it)"
-        owner = principal.name.encode()
-        self._append_event(EventRow(now, kind, NO_CALL, name, owner, error=verb, reason=reason))
+        """Journal an access decision."""
+        self._decisions.record(kind, principal.name, verb, name, now, reason)
 
     # --- workers --------------------------------------------------------------------------------
     def worker(self, kind: Kind, worker: Worker, now: float, reason: str = "") -> None:
@@ -235,10 +226,7 @@ class BrokerRecorder(BrokerObserver):
                 if pending.accepted_at < self._flushed_at:
                     break  # earlier ones were written by the last flush
                 self.expand(pending)
-        for (user, verb), left_out in self._denials.take_left_out(now):
-            reason = f"{left_out} more"
-            row = EventRow(now, Kind.DENIED, NO_CALL, b"", user.encode(), error=verb, reason=reason)
-            self._append_event(row)
+        self._decisions.flush(now)
         self._flushed_at = now
         self._chronicle.trim()
 

@@ -86,9 +86,9 @@ class Broker(EngineProcess):
             identify=self.identify,
         )
 
-    def identify(self, credential: Credential | None, peer_name: str) -> Principal:
+    def identify(self, credential: Credential | None, peer_name: str, place: Any) -> Principal:
         """Return the owner of a connection: everybody may do everything."""
-        return unrestricted(credential, peer_name)
+        return unrestricted(credential, peer_name, place)
 
     def started(self) -> None:
         """Start to listen."""

@@ -35,7 +35,7 @@ class RightsBroker(Broker):
         self._tell_rights()
         return super().make_host()
 
-    def identify(self, credential: Credential | None, peer_name: str) -> Principal:
+    def identify(self, credential: Credential | None, peer_name: str, _place: Any) -> Principal:
         """Return the owner of a connection."""
         return self._access.identify(credential, peer_name)
 

@@ -1,4 +1,4 @@
-"""How many denied requests and connections a broker journals.
+"""How many denied requests and connections are journaled.
 
 Somebody without rights can send any number of requests, and each would be a row. So there are at
 most ten rows per second for each user and verb, and for all connections together; the next row says
