@@ -127,7 +127,9 @@ class Broker(Daemon):
             raise ConfigurationError(
                 "give either `access` or `users`: an access file has passwords"
             )
-        self._guard = make_guard(access, authenticate, self._rights_changed, record=self._record)
+        self._guard = make_guard(
+            access, authenticate, self._rights_changed, record=self._record, counts_requests=True
+        )
         name = new_name()
         self._journal = journal_in(journal, WriterRole.BROKER, name)
         self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))

@@ -105,11 +105,11 @@ class Quota:
     groups: int = 0
 
     @property
-    def limits_requests(self) -> bool:
-        """Whether it limits requests, and not only connections and received bytes."""
-        return bool(
-            self.bytes or self.requests or self.requests_per_s or self.services or self.groups
-        )
+    def limits_of_requests(self) -> list[str]:
+        """Its limits of requests, and not of connections and received bytes: only a broker counts
+        requests."""
+        names = ("bytes", "requests", "requests_per_s", "services", "groups")
+        return [name for name in names if getattr(self, name)]
 
 
 @final

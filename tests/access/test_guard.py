@@ -105,6 +105,34 @@ async def test_a_check_that_fails_admits_nobody(
     assert "secret" not in caplog.text
 
 
+@pytest.mark.parametrize("counts_requests", [True, False])
+async def test_limits_that_the_listener_does_not_enforce_are_named_once(
+    counts_requests: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "access.toml"
+    path.touch(0o600)
+    path.write_text(
+        "[user.ann]\nquota = 'small'\n[user.bob]\n"
+        "[quota.small]\nrequests = 5\nbytes = '1M'\n[quota.default]\nconnections = 5\n"
+    )
+    guard = Guard(path, changed=lambda: None, counts_requests=counts_requests)
+    guard.start()
+    path.write_text("[user.bob]\n[quota.default]\ngroups = 1\n")
+    await guard.read_again()
+    path.write_text("".join(f"[user.u{n}]\n" for n in range(22)) + "[quota.default]\nrequests = 1")
+    await guard.read_again()
+    await guard.close()
+    told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    if counts_requests:
+        assert told == []
+        return
+    assert told[:2] == [
+        "only a broker enforces these limits of requests of users: ann (bytes, requests)",
+        "only a broker enforces these limits of requests of users: bob (groups)",
+    ]
+    assert told[2].endswith("u19 (requests); and 2 more")
+
+
 @pytest.mark.parametrize(
     ("refusal", "credential", "why"),
     [

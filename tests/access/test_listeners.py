@@ -113,6 +113,25 @@ async def test_a_queue_and_a_device_turn_away_peers_that_are_no_users(tmp_path: 
                     await client.call(b"hi", timeout=0.5)
 
 
+WITH_ACCESS: dict[str, Callable[[str, Path], requite.Broker | requite.Worker | Queue | Device]] = {
+    "broker": lambda place, path: requite.Broker(f"ipc://{place}", access=path),
+    "worker": lambda place, path: requite.Worker(echo, bind=f"flp+ipc://{place}", access=path),
+    "queue": lambda place, path: Queue(f"ipc://{place}", "inproc://back", access=path),
+    "device": lambda place, path: Device(f"sp+ipc://{place}", f"sp+ipc://{place}2", access=path),
+}
+
+
+@pytest.mark.parametrize("kind", WITH_ACCESS)
+async def test_all_listeners_but_the_broker_warn_of_quotas_of_requests(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = _access_file(tmp_path, "[user.me]\nlocal = 1\n[quota.default]\nrequests = 1")
+    async with WITH_ACCESS[kind](f"{tmp_path}/socket", path):
+        pass
+    told = caplog.text.count("these limits of requests of users: me (requests)")
+    assert told == (0 if kind == "broker" else 1)
+
+
 async def test_a_change_of_the_file_reaches_open_connections(tmp_path: Path) -> None:
     me = f"[user.me]\nlocal = {os.getuid()}\n"
     path = _access_file(tmp_path, me + 'call = ["echo"]')

@@ -20,6 +20,7 @@ from requite.framing.base import CredentialsRefused, Login
 from requite.principal import INSIDE, Credential, Principal, Verb
 
 _LOOK_EVERY_S: Final = 1.0  # at the file
+_NAMED_MAX: Final = 20  # users in one warning
 _log = logging.getLogger("requite.access")
 
 AccessOption: TypeAlias = Access | str | Path
@@ -63,10 +64,10 @@ def _forget(_kind: Kind, _principal: str, _reason: str) -> None:
 class Guard:
     """Decides who may connect.
 
-    `changed` is called on the event loop when users or rights have changed. `lacks` says
-    who may not connect at all, and why. `record` is called with each decision: its
-    kind, the principal or credential, and a sentence. `authenticator` is asked about each peer that
-    the file admits.
+    `changed` is called on the event loop when users or rights have changed. `lacks` says who may
+    not connect at all, and why. `record` is called with each decision: its kind, the principal or
+    credential, and a sentence. `authenticator` is asked about each peer that the file admits. A
+    listener that does not count requests (`counts_requests`) warns of quotas that limit them.
     """
 
     def __init__(
@@ -76,12 +77,14 @@ class Guard:
         lacks: Lacks = _allow,
         record: Callable[[Kind, str, str], object] = _forget,
         authenticator: Authenticator | None = None,
+        counts_requests: bool = False,
     ) -> None:
         self.access = access if isinstance(access, Access) else Access.read(access)
         self._changed = changed
         self._lacks = lacks
         self._record = record
         self._authenticator = authenticator
+        self._counts_requests = counts_requests
         # One thread: floods of wrong passwords get a part of one core, at most.
         self._hashing = ThreadPoolExecutor(1, "check-password")
         self._following: asyncio.Task[None] | None = None
@@ -153,6 +156,7 @@ class Guard:
 
     def start(self) -> None:
         """Begin to follow the file, on the running event loop."""
+        self._warn_of_quotas()
         self._following = asyncio.create_task(self._follow(), name="access-file")
 
     async def close(self) -> None:
@@ -197,6 +201,18 @@ class Guard:
         self._changed()
         names = ", ".join(changed) or "none"
         _log.info("read %s: %d users; changed: %s", file.path, len(file.users), names)
+        self._warn_of_quotas()
+
+    def _warn_of_quotas(self) -> None:
+        """Warn of the limits of quotas that the listener does not enforce."""
+        if self._counts_requests:
+            return
+        limited = [(user.name, user.quota.limits_of_requests) for user in self.access.users]
+        ignored = [f"{name} ({', '.join(keys)})" for name, keys in limited if keys]
+        if ignored:
+            more = f"; and {len(ignored) - _NAMED_MAX} more" if len(ignored) > _NAMED_MAX else ""
+            users = "; ".join(ignored[:_NAMED_MAX]) + more
+            _log.warning("only a broker enforces these limits of requests of users: %s", users)
 
 
 def make_guard(
@@ -205,6 +221,7 @@ def make_guard(
     changed: Callable[[], object],
     lacks: Lacks = _allow,
     record: Callable[[Kind, str, str], object] = _forget,
+    counts_requests: bool = False,
 ) -> Guard | None:
     """Return the guard of a listener; None without an access file. Raises `ConfigurationError` for
     a hook without a file, which says who the users are."""
@@ -217,7 +234,7 @@ def make_guard(
         return None
     if authenticate is not None and not isinstance(authenticate, Authenticator):
         authenticate = Authenticator(authenticate)
-    return Guard(access, changed, lacks, record, authenticate)
+    return Guard(access, changed, lacks, record, authenticate, counts_requests)
 
 
 def _how(credential: Credential | None, peer_name: str) -> str:

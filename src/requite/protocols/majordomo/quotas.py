@@ -181,7 +181,7 @@ class Usage:
 def usage_for(usages: dict[Principal, Usage], principal: Principal) -> Usage | None:
     """Return the usage that all clients of a principal share; None if its requests have no
     limits."""
-    if not principal.quota.limits_requests:
+    if not principal.quota.limits_of_requests:
         return None
     usage = usages.get(principal)
     if usage is None:
