@@ -39,7 +39,7 @@ class Bench(HostBench):
     def __init__(self, limits: LinkLimits | None = None, quota: int = 0) -> None:
         self.users: dict[str, Principal] = {}
         self.quota = Quota(bytes=quota)
-        super().__init__(limits, identify=lambda _credential, name: self.user(name))
+        super().__init__(limits, identify=lambda _credential, name, _place: self.user(name))
 
     def user(self, peer: str) -> Principal:
         name = peer.partition("-")[0]
