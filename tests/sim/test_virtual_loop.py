@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -299,6 +300,29 @@ def test_a_killed_program_runs_no_finally_block() -> None:
     assert not seen
     program.discard()
     assert not seen  # the program stopped at the `await`
+    assert not machine.failures
+
+
+def test_discarding_a_program_closes_what_its_finally_blocks_begin() -> None:
+    begun: list[Coroutine[Any, Any, None]] = []
+
+    async def never() -> None:
+        pytest.fail("a discarded program ran")
+
+    async def main() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            begun.extend((never(), never()))
+            await asyncio.gather(*begun)
+
+    machine = Machine()
+    program = machine.program(main)
+    program.start()
+    machine.run_world(1.0)
+    program.crash()
+    program.discard()
+    assert [inspect.getcoroutinestate(each) for each in begun] == 2 * [inspect.CORO_CLOSED]
     assert not machine.failures
 
 

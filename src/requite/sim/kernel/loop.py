@@ -154,15 +154,22 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def discard(self) -> None:
         """Close the coroutines of a process that has ended, once the run is over.
 
-        Their `finally` blocks run now; in a killed process they would not run.
+        Their `finally` blocks run now; in a killed process they would not run. The tasks that these
+        blocks make are closed, too, before they begin.
         """
+        was_running = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            while self._tasks:
+                tasks, self._tasks = self._tasks, []
+                for task in tasks:
+                    if not task.done():
+                        task._log_destroy_pending = False  # type: ignore[attr-defined]
+                        _close(task.get_coro())
+        finally:
+            asyncio._set_running_loop(was_running)
         self._ready.clear()
         self._timers.clear()
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                _close(task.get_coro())
 
     # --- callbacks and timers ---------------------------------------------------------------------
     def time(self) -> float:
