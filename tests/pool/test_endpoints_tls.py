@@ -34,7 +34,7 @@ from requite.cli.pool.client import Manager as Where
 from requite.cli.pool.client import ask
 from requite.errors import ConfigurationError, NoService, TransportError
 from requite.pool.inputs import RequireGroup, ScaleGroup
-from requite.pool.manager import http_server
+from requite.pool.manager import http_connection, http_server
 from requite.pool.manager.endpoints import Endpoints
 from requite.shell.aio import run
 from requite.transport import tls_listener
@@ -311,7 +311,7 @@ SILENT: Final = [
 async def test_a_silent_peer_is_closed_in_time_and_blocks_nobody(
     certificates: Certificates, silent: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "SILENT_S", 1.0)
+    monkeypatch.setattr(http_connection, "REQUEST_S", 1.0)
     async with AsyncExitStack() as stack:
         serving = opened(endpoints_of(showing(certificates.server)))
         endpoints = await stack.enter_async_context(serving)
@@ -329,13 +329,14 @@ async def test_a_silent_peer_is_closed_in_time_and_blocks_nobody(
 async def test_of_too_many_silent_peers_the_oldest_is_closed(
     certificates: Certificates, silent: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "SILENT_MAX", 4)
+    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 5)
     async with AsyncExitStack() as stack:
         serving = opened(endpoints_of(showing(certificates.server)))
         endpoints = await stack.enter_async_context(serving)
         speaks = await stack.enter_async_context(connected(endpoints, trusting(certificates)))
         assert await exchange(speaks) == 200
         peers = [await silent(stack, endpoints, certificates) for _ in range(4)]
+        assert await exchange(speaks) == 200  # later than all the others
         assert await ready(at(endpoints, ca=certificates.ca)) == READY  # in place of the oldest
         assert b"HTTP" not in await end_of(peers[0])
         assert not any(peer[0].at_eof() for peer in peers[1:])

@@ -6,50 +6,82 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from requite.transport.base import Stream
 from requite.transport.stream import SocketStream
 
+REQUEST_S: Final = 10.0
+"""The time from the first byte of a request to its last. The first request of a connection begins
+when the connection is made, with the TLS handshake."""
+
+
+class HttpProtocol(H11Protocol):
+    """uvicorn's protocol. It tells its transport when it has received or answered something."""
+
+    transport: HttpConnection
+
+    def handle_events(self) -> None:
+        """Handle received bytes, or those after a request that was just answered."""
+        super().handle_events()
+        self.transport.advanced()
+
 
 class HttpConnection(asyncio.Transport):
     """The transport of uvicorn's protocol, and the owner of a `Stream`.
 
-    `stream` is `below`, or that of TLS over it. `heard` is called once: with "" when the header of
-    the first request is complete, or with the reason of an end before that.
+    `stream` is `below`, or that of TLS over it. `ended` is called with the reason of the end. The
+    connection is closed if a request takes longer than `REQUEST_S` to arrive.
     """
+
+    active_at: float
+    """When a request last began or ended, or was answered, in the time of the loop."""
 
     def __init__(
         self,
         below: SocketStream,
         stream: Stream,
-        protocol: H11Protocol,
-        heard: Callable[[HttpConnection, str], object],
+        protocol: HttpProtocol,
+        ended: Callable[[HttpConnection, str], object],
     ) -> None:
         super().__init__()
         self._below: Final = below
         self._stream: Final = stream
         self._protocol: Final = protocol
-        self._heard: Callable[[HttpConnection, str], object] | None = heard
+        self._ended: Final = ended
+        self._loop: Final = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None  # while a request is incomplete
         self._is_closing = False
 
     def start(self) -> None:
         """Start reading."""
         self._stream.start(self, None)
         self._protocol.connection_made(self)
+        self.advanced()
 
     @property
     def peer_name(self) -> str:
         """The address of the peer, for messages."""
         return self._stream.peer_name
 
+    @property
+    def has_requested(self) -> bool:
+        """Whether the header of a request has arrived."""
+        return self._protocol.scope is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for the peer: for a whole request, or for room to answer one."""
+        cycle = self._protocol.cycle
+        waits = not self.has_requested or cycle.more_body or cycle.response_complete
+        return waits or self._protocol.flow.write_paused
+
     # --- the side of the stream: the contract of `Owner` ------------------------------------------
     def received(self, _link: object, chunk: bytes) -> None:
         """Pass received bytes on."""
         if not self._is_closing:
             self._protocol.data_received(chunk)
-            if self._protocol.scope is not None:  # the header of a request is complete
-                self._tell("")
 
     def blocked(self, _link: object) -> None:
         """Report back-pressure."""
@@ -62,15 +94,33 @@ class HttpConnection(asyncio.Transport):
     def closed(self, _link: object, reason: str) -> None:
         """Report the end."""
         self._is_closing = True
-        self._tell(reason)
+        self._stop_timer()
+        self._ended(self, reason)
         self._protocol.connection_lost(None)
 
-    def _tell(self, reason: str) -> None:
-        heard, self._heard = self._heard, None
-        if heard is not None:
-            heard(self, reason)
-
     # --- the side of the protocol -----------------------------------------------------------------
+    def advanced(self) -> None:
+        """Note the time, and limit that of an incomplete request."""
+        is_requesting = self._is_requesting()
+        if is_requesting and self._timer is not None:
+            return  # more bytes of a request neither give it time nor count as activity
+        self.active_at = self._loop.time()
+        self._stop_timer()
+        if is_requesting:
+            self._timer = self._loop.call_later(REQUEST_S, self.abort)
+
+    def _is_requesting(self) -> bool:
+        """Whether a request is incomplete: its body, its header, or nothing of the first one."""
+        conn = self._protocol.conn
+        if conn.their_state is h11.IDLE:
+            return not self.has_requested or bool(conn.trailing_data[0])
+        return conn.their_state is h11.SEND_BODY
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return what asyncio knows; `sslcontext` is true over TLS."""
         if name == "sslcontext":

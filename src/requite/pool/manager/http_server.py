@@ -15,11 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from requite.errors import TransportError
 from requite.pool.config import UNIX
-from requite.pool.manager.http_connection import HttpConnection
+from requite.pool.manager.http_connection import HttpConnection, HttpProtocol
 from requite.shell import clock
 from requite.shell.warnings import Warnings
 from requite.transport.accept import Closable, serve
@@ -35,11 +34,8 @@ if TYPE_CHECKING:
 _KEEP_ALIVE_S: Final = 75
 _SHUTDOWN_S: Final = 60
 
-SILENT_S: Final = 10.0
-"""The time for the TLS handshake and the header of the first request of a connection."""
-
-SILENT_MAX: Final = 256
-"""Connections without a request. Beyond it the oldest one is closed."""
+CONNECTIONS_MAX: Final = 64
+"""Open connections. Beyond it the one that has been idle for longest is closed."""
 
 
 class HttpServer:
@@ -53,13 +49,13 @@ class HttpServer:
         self._is_closed = False
         self._socket_file: tuple[str, tuple[int, int]] | None = None  # its path and id
         self._tls: TlsListener | None = None
-        self._silent: dict[HttpConnection, asyncio.TimerHandle] = {}  # the oldest first
+        self._open: dict[HttpConnection, None] = {}  # the oldest first
         self._warnings: Final = Warnings(logging.getLogger("requite.pool"), clock.now)
         self.url = ""
         # `access_log=False` would silence the access log of all uvicorn servers of the process.
         config = uvicorn.Config(
             app,
-            http=H11Protocol,
+            http=HttpProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -74,7 +70,7 @@ class HttpServer:
         self._server.lifespan = config.lifespan_class(config)
         self._server.servers = []  # this class has them
         state = self._server.lifespan.state
-        self._make_protocol = partial(H11Protocol, config, self._server.server_state, state)
+        self._make_protocol = partial(HttpProtocol, config, self._server.server_state, state)
 
     async def listen(
         self, host: str, port: int, setting: str, tls: TlsSettings | None = None
@@ -134,23 +130,20 @@ class HttpServer:
     # --- connections ------------------------------------------------------------------------------
     def _accept(self, below: SocketStream) -> None:
         stream = below if self._tls is None else self._tls.stream(below)
-        connection = HttpConnection(below, stream, self._make_protocol(), self._heard)
-        later = asyncio.get_running_loop().call_later
-        self._silent[connection] = later(SILENT_S, connection.abort)
+        connection = HttpConnection(below, stream, self._make_protocol(), self._ended)
+        self._open[connection] = None
         connection.start()
         if self._is_closed:
             connection.abort()
-        elif len(self._silent) > SILENT_MAX:
-            oldest = next(iter(self._silent))
-            self._silent.pop(oldest).cancel()
-            oldest.abort()
+        elif len(self._open) > CONNECTIONS_MAX:
+            idle = (each for each in self._open if each.is_idle)  # at least the new one
+            longest = min(idle, key=lambda each: each.active_at)
+            del self._open[longest]
+            longest.abort()
 
-    def _heard(self, connection: HttpConnection, reason: str) -> None:
-        """Handle the header of the first request, or the end before it."""
-        timer = self._silent.pop(connection, None)
-        if timer is not None:
-            timer.cancel()
-        if reason and self._tls is not None:
+    def _ended(self, connection: HttpConnection, reason: str) -> None:
+        self._open.pop(connection, None)
+        if reason and self._tls is not None and not connection.has_requested:
             self._warnings.warn("handshake failed", f"{connection.peer_name}: {reason}")
 
 
