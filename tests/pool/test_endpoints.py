@@ -254,15 +254,17 @@ async def test_a_web_page_cannot_command_a_manager(
     assert text in json.loads(said)["error"]
 
 
-async def test_a_refusal_reaches_a_client_that_writes_its_body_later(endpoints: Endpoints) -> None:
+async def test_a_request_is_refused_before_its_body_arrives_and_closed_after_it(
+    endpoints: Endpoints,
+) -> None:
     fields = f"Host: evil.example\r\n{JSON}\r\n{CLOSE}\r\nContent-Length: {len(REQUIRE)}"
     async with connected(endpoints) as (reader, writer):
         writer.write(f"POST /require HTTP/1.1\r\n{fields}\r\n\r\n".encode())
-        await writer.drain()
-        assert (await ask(endpoints, "GET /ready"))[0] == 200  # so the fields were read
+        assert (await answer_of(reader))[0] == 421
+        assert (await ask(endpoints, "GET /ready"))[0] == 200
         assert not reader.at_eof()
         writer.write(REQUIRE)
-        assert (await answer_of(reader))[0] == 421
+        assert await end_of((reader, writer)) == b""
 
 
 async def test_a_refused_body_that_is_too_large_is_not_read_to_its_end(
@@ -413,6 +415,7 @@ async def end_of(connection: Connection) -> bytes:
     [
         ([get("/ready")[:-1]], 0),
         ([post("/require", HOST)], 0),
+        ([post("/require", "Host: evil.example")], 1),
         ([get("/ready"), b"G"], 1),
         ([get("/ready"), post("/require", HOST)], 1),
         ([get("/ready") + post("/require", HOST)], 1),

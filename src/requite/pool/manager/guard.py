@@ -14,7 +14,7 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from requite.framing.web_hosts import LOCALHOST, canonical, host_of, host_of_origin, is_loopback
 from requite.pool.config import HttpSection
@@ -48,10 +48,9 @@ class Guard:
         if refusal is None:
             await self._app(scope, receive, send)
         else:
-            await _read_body(receive)
-            await refusal(scope, receive, send)
+            await _answer(refusal, receive, send)
 
-    def _refusal(self, scope: Scope) -> ASGIApp | None:
+    def _refusal(self, scope: Scope) -> Response | None:
         """Return the answer to a request that is not allowed."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
@@ -92,18 +91,23 @@ _NO_TOKEN: Final = (
 )
 
 
-def _refuse(status: int, text: str, headers: Mapping[str, str] | None = None) -> ASGIApp:
+def _refuse(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse({"error": text}, status, headers=headers)
 
 
-async def _read_body(receive: Receive) -> None:
-    """Read a body, unless it is large: a client that still writes it would not see the answer."""
+async def _answer(response: Response, receive: Receive, send: Send) -> None:
+    """Answer at once, and end the response after the body of the request, unless that is large: a
+    client that still writes when its connection is closed may not see the answer."""
+    start = {"status": response.status_code, "headers": response.raw_headers}
+    await send({"type": "http.response.start", **start})
+    await send({"type": "http.response.body", "body": response.body, "more_body": True})
     size = 0
     while size <= BODY_SIZE_MAX:
         message = await receive()
         size += len(message.get("body", b""))
         if not message.get("more_body"):  # the end, or the client has disconnected
-            return
+            break
+    await send({"type": "http.response.body"})
 
 
 def _shown(field: str) -> str:
