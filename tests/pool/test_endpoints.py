@@ -20,6 +20,7 @@ import pytest
 from requite.errors import ConfigurationError, TransportError
 from requite.pool.config import HttpSection, PoolConfig, PoolSection
 from requite.pool.inputs import ScaleGroup
+from requite.pool.manager import endpoints as endpoints_module
 from requite.pool.manager import http_connection, http_server
 from requite.pool.manager.carrier import State
 from requite.pool.manager.endpoints import Endpoints
@@ -43,6 +44,7 @@ class Manager:
         self.state = State.ACTIVE
         self.workers_max = 8
         self.fed: list[Any] = []
+        self.checks = 0
         self.is_checking = asyncio.Event()
         self.may_check = asyncio.Event()
 
@@ -56,6 +58,7 @@ class Manager:
 
     async def check(self) -> dict[str, str]:
         """Wait for `may_check`; return a flaw with text that is not ASCII."""
+        self.checks += 1
         self.is_checking.set()
         await self.may_check.wait()
         return {"driver": "größer"}
@@ -176,6 +179,35 @@ async def test_responses(
     code, fields, said = await ask(endpoints, line, body)
     assert (code, said) == (status, text)
     assert fields["content-type"] == content_type
+
+
+async def test_requests_of_health_share_a_check(
+    manager: Manager, endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints_module, "CHECKED_S", WAIT_S)
+    async with asyncio.TaskGroup() as group:
+        asking = [group.create_task(ask(endpoints, "GET /health")) for _ in range(20)]
+        await manager.is_checking.wait()
+        manager.may_check.set()
+    assert [each.result()[0] for each in asking] == 20 * [503]
+    assert (await ask(endpoints, "GET /health"))[0] == 503
+    assert manager.checks == 1
+    monkeypatch.setattr(endpoints_module, "CHECKED_S", 0.0)
+    assert (await ask(endpoints, "GET /health"))[0] == 503
+    assert manager.checks == 2
+
+
+async def test_a_failed_check_is_not_kept(
+    manager: Manager, endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> dict[str, str]:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manager, "check", fail)
+        assert (await ask(endpoints, "GET /health"))[0] == 500
+    manager.may_check.set()
+    assert (await ask(endpoints, "GET /health"))[0] == 503
 
 
 async def test_a_head_request_gets_header_fields_without_a_body(endpoints: Endpoints) -> None:

@@ -11,8 +11,10 @@ POST /poison/retry {ids} or {all: true}
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -30,7 +32,11 @@ from requite.pool.manager.guard import BODY_SIZE_MAX, Guard
 from requite.pool.manager.http_server import HttpServer
 from requite.pool.manager.managed import Managed
 from requite.pool.manager.status import metrics_of, status_of
+from requite.shell import clock
 from requite.transport.tls import TlsSettings
+
+CHECKED_S: Final = 1.0
+"""For how long the result of a check answers further requests of `/health`."""
 
 
 class Endpoints:
@@ -38,6 +44,8 @@ class Endpoints:
 
     def __init__(self, manager: Managed) -> None:
         self._manager: Final = manager
+        self._checking: asyncio.Task[dict[str, str]] | None = None  # the latest check
+        self._checked_at = -inf
         app = Starlette(
             routes=[
                 _get("/health", self._health),
@@ -79,12 +87,30 @@ class Endpoints:
     async def close(self) -> None:
         """Stop listening, and finish requests in progress."""
         await self._server.close()
+        if self._checking is not None:  # no request waits for it any more
+            self._checking.cancel()
+            await asyncio.wait([self._checking])
 
     # --- queries ----------------------------------------------------------------------------------
     async def _health(self, _request: Request) -> Response:
-        flaws = await self._manager.check()
+        flaws = await self._checked()
         body = {"healthy": not flaws, "state": str(self._manager.state), "flaws": flaws}
         return _json(body, status=503 if flaws else 200)
+
+    async def _checked(self) -> dict[str, str]:
+        """Return the result of the check in progress, of one that has just ended, or of a new one.
+
+        The requests share it, since anyone may send any number of them.
+        """
+        latest = self._checking
+        if latest is None or (latest.done() and clock.now() >= self._checked_at + CHECKED_S):
+            latest = self._checking = asyncio.create_task(self._check())
+        return await asyncio.shield(latest)
+
+    async def _check(self) -> dict[str, str]:
+        flaws = await self._manager.check()
+        self._checked_at = clock.now()
+        return flaws
 
     async def _ready(self, _request: Request) -> Response:
         ready = self._manager.state == "active"
