@@ -19,7 +19,7 @@ import pytest
 
 from requite.errors import ConfigurationError, TransportError
 from requite.pool.config import HttpSection, PoolConfig, PoolSection
-from requite.pool.inputs import ScaleGroup
+from requite.pool.inputs import ScaleGroup, SetVersion
 from requite.pool.manager import endpoints as endpoints_module
 from requite.pool.manager import http_connection, http_server
 from requite.pool.manager.carrier import State
@@ -179,6 +179,52 @@ async def test_responses(
     code, fields, said = await ask(endpoints, line, body)
     assert (code, said) == (status, text)
     assert fields["content-type"] == content_type
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "error"),
+    [
+        ("/require", b"[" * 60_000, "the body is nested too deeply"),
+        ("/poison/retry", b'{"ids": [{}]}', "ids must be a list of strings"),
+        ("/poison/retry", b'{"ids": [["a"]]}', "ids must be a list of strings"),
+        ("/version", rb'{"version": "\ud800"}', "version cannot be encoded in UTF-8"),
+        ("/version", rb'{"version": "\u0000"}', "version must be printable"),
+        ("/version", rb'{"version": "1\n2"}', "version must be printable"),
+        (
+            "/version",
+            b'{"version": "%s"}' % (b"x" * 256),
+            "version has 256 bytes; the maximum is 255",
+        ),
+        (
+            "/version",
+            b'{"version": "%s"}' % (b"\xc3\xbc" * 128),
+            "version has 256 bytes; the maximum is 255",
+        ),
+        ("/release", rb'{"key": "\ud800"}', "key cannot be encoded in UTF-8"),
+        ("/release", b'{"key": "%s"}' % (b"x" * 60_000), "key has 60000 bytes; the maximum is 255"),
+        ("/drain", rb'{"worker": "\ud800"}', "worker cannot be encoded in UTF-8"),
+    ],
+)
+async def test_a_body_that_makes_no_sense_is_answered_with_a_sentence(
+    manager: Manager,
+    endpoints: Endpoints,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+    body: bytes,
+    error: str,
+) -> None:
+    status, _, said = await ask(endpoints, f"POST {path}", body)
+    assert (status, json.loads(said)) == (400, {"error": error})
+    assert (manager.fed, caplog.records) == ([], [])
+
+
+async def test_a_version_may_be_as_long_as_a_name_in_rabbitmq(
+    manager: Manager, endpoints: Endpoints
+) -> None:
+    version = "ü" * 127 + "1"
+    body = json.dumps({"version": version}).encode()
+    assert (await ask(endpoints, "POST /version", body))[0] == 202
+    assert manager.fed == [SetVersion(version)]
 
 
 async def test_requests_of_health_share_a_check(

@@ -38,6 +38,9 @@ from requite.transport.tls import TlsSettings
 CHECKED_S: Final = 1.0
 """For how long the result of a check answers further requests of `/health`."""
 
+TEXT_SIZE_MAX: Final = 255
+"""Bytes of a text in a request: no name in RabbitMQ is longer."""
+
 
 class Endpoints:
     """The HTTP server of a manager. Raises `ConfigurationError` for settings that cannot work."""
@@ -131,6 +134,8 @@ class Endpoints:
     # --- commands ---------------------------------------------------------------------------------
     async def _retry(self, request: Request) -> Response:
         body = await _read(request, {"ids": list, "all": bool}, set())
+        if not all(isinstance(each, str) for each in body.get("ids", ())):
+            raise _BadRequest("ids must be a list of strings")
         ids = set(body.get("ids", ()))
         everything = body.get("all", False)
         poison = self._manager.poison()
@@ -167,7 +172,10 @@ class Endpoints:
         return _json({"heard": reached}, status=202)
 
     async def _version(self, request: Request) -> Response:
-        return self._command(SetVersion((await _read(request, {"version": str}))["version"]))
+        version = (await _read(request, {"version": str}))["version"]
+        if not version.isprintable():
+            raise _BadRequest("version must be printable")
+        return self._command(SetVersion(version))
 
     def _command(self, command: Any) -> Response:
         self._check_active()
@@ -262,6 +270,8 @@ async def _read(
         body = json.loads(await _body_of(request) or "{}")
     except ValueError as error:
         raise _BadRequest(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise _BadRequest("the body is nested too deeply") from None
     if not isinstance(body, dict):
         raise _BadRequest("the body is not a JSON object")
     unknown = body.keys() - kinds.keys()
@@ -274,4 +284,15 @@ async def _read(
             raise _BadRequest(f"{name} must be of type {kind.__name__}")
         if name not in body and (needed is None or name in needed):
             raise _BadRequest(f"{name} is missing")
+        if kind is str and name in body:
+            _check_text(name, body[name])
     return body
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise _BadRequest(f"{name} cannot be encoded in UTF-8") from None
+    if size > TEXT_SIZE_MAX:
+        raise _BadRequest(f"{name} has {size} bytes; the maximum is {TEXT_SIZE_MAX}")
