@@ -8,7 +8,7 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.titanic_engine import TitanicBench
 
-from requite.errors import ConfigurationError, RemoteFailure
+from requite.errors import ConfigurationError, NoService, RemoteFailure
 from requite.protocols.titanic.policy import REQUEST_OVERHEAD, TitanicPolicy
 from requite.protocols.titanic.records import encode_submitted
 from requite.protocols.titanic.requests import Recovered, RecoveredRequest
@@ -171,3 +171,61 @@ def test_requests_of_an_earlier_process_count() -> None:
 def test_limits_must_be_positive(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} must be at least 1"):
         TitanicPolicy(**{name: 0})  # type: ignore[arg-type]
+
+
+# --- windows --------------------------------------------------------------------------------------
+def test_an_owner_cannot_fill_the_window() -> None:
+    bench = TitanicBench(window=64, service_window=16)
+    for n in range(4 * 16):
+        bench.submitted(b"slow.%d" % (n % 4), b"", owner=b"eve")
+    assert len(bench.calls) == 48
+    for owner, count in ((b"shop", 12), (b"ann", 3), (b"", 1)):
+        before = len(bench.calls)
+        for n in range(16):
+            bench.submitted(b"of " + owner, b"%d" % n, owner=owner)
+        sent = bench.calls[before:]
+        assert [call.principal for call in sent] == [owner] * count
+        assert bench.bodies()[before:] == [[b"%d" % n] for n in range(count)]
+    assert bench.engine.snapshot().sent == 64
+
+
+def test_a_freed_slot_goes_to_any_owner_that_waits_at_any_service() -> None:
+    bench = TitanicBench(window=4, attempt_timeout_s=1000.0)
+    for n in range(6):
+        bench.submitted(b"slow.%d" % n, b"", owner=b"eve")
+    bench.submitted(b"pay", b"1", owner=b"shop")
+    bench.submitted(b"pay", b"2", owner=b"shop")
+    assert [call.service for call in bench.calls] == ["slow.0", "slow.1", "slow.2", "pay"]
+    for _ in range(4):
+        bench.reply(bench.calls[-1], b"ok")
+    assert [call.service for call in bench.calls[4:]] == ["pay"]
+    for n in range(3):
+        bench.reply(bench.calls[n], b"ok")
+    assert [call.service for call in bench.calls[5:]] == ["slow.3", "slow.4", "slow.5"]
+
+
+def test_owners_take_turns_at_a_service_and_each_keeps_its_order() -> None:
+    bench = TitanicBench(service_window=1)
+    for n in range(4):
+        bench.submitted(b"pay", b"eve %d" % n, owner=b"eve")
+    for owner in (b"shop", b""):
+        for n in range(2):
+            bench.submitted(b"pay", owner + b" %d" % n, owner=owner)
+    bench.fail(bench.calls[0], NoService("gone", may_have_executed=False))
+    bench.wait(1.0)
+    for n in range(1, 9):
+        bench.reply(bench.calls[n], b"ok")
+    expected = b"eve 0,eve 0,shop 0, 0,eve 1,shop 1, 1,eve 2,eve 3"
+    assert [body for [body] in bench.bodies()] == expected.split(b",")
+
+
+def test_closed_requests_leave_their_owners_line() -> None:
+    bench = TitanicBench(service_window=1)
+    for owner in (b"eve", b"shop"):
+        tickets = [bench.submitted(b"pay", owner + b" %d" % n, owner=owner) for n in range(200)]
+        for ticket in tickets[1:-1]:
+            bench.ask(CLOSE, ticket, owner=owner)
+    for n in range(4):
+        bench.reply(bench.calls[n], b"ok")
+    sent = [body for [body] in bench.bodies()]
+    assert sent == [b"eve 0", b"eve 199", b"shop 0", b"shop 199"]

@@ -166,8 +166,10 @@ class SendsAll(Dispatcher):
 
     def pump(self, now: float) -> None:
         for lane in list(self.lanes.values()):
-            while lane.queue and now < lane.usable_until and not self.halted:
-                self._send(lane.queue.popleft(), lane, now)
+            while lane.queue.length and now < lane.usable_until and not self.halted:
+                request = lane.queue.pop(lambda _owner: True)
+                assert request is not None
+                self._send(request, lane, now)
         super().pump(now)
 
 

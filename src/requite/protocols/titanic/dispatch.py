@@ -3,11 +3,14 @@
 A lane is *usable* for `check_every_s` after its service was seen: the broker confirmed it, or a
 reply came. After that, if requests wait, the broker is asked once for the whole lane. A request
 that could not be delivered does not count as tried.
+
+Owners take turns in each lane, and no owner can fill the window: it may have three times as many
+requests in flight as there are free slots. Alone, it gets three quarters of the window; the rest is
+free for the next owner, which leaves a quarter of that again.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from math import inf
 from typing import Final
@@ -16,13 +19,14 @@ from requite.core.timers import Timers
 from requite.engine import Effect, Load, Rng, Submit
 from requite.errors import CallError
 from requite.protocols.titanic.policy import TitanicPolicy
-from requite.protocols.titanic.requests import SENT, WAITING, DurableRequest, Lane
+from requite.protocols.titanic.requests import SENT, WAITING, DurableRequest, Lane, Owner
 from requite.protocols.titanic.tickets import ForDispatch
 from requite.protocols.titanic.wire import MMI_SERVICE, check_service, encode_ticket
 from requite.request import Reply
 
 _NOT_FOUND: Final = b"404"
 _SHRINK_FLOOR: Final = 64
+_SHARE: Final = 3  # of an owner, in multiples of the free slots
 
 
 class Dispatcher:
@@ -72,7 +76,7 @@ class Dispatcher:
     def enqueue(self, request: DurableRequest, lane: Lane) -> None:
         """Queue a request."""
         request.state = WAITING
-        lane.queue.append(request)
+        lane.queue.push(request.owner, request)
         self._ready[lane] = None
 
     def rest(self, request: DurableRequest, until: float) -> None:
@@ -83,40 +87,52 @@ class Dispatcher:
     def withdraw(self, request: DurableRequest, lane: Lane) -> None:
         """Remove a waiting request, which was closed."""
         self._timers.clear(request)
-        queue = lane.queue
-        if len(queue) > _SHRINK_FLOOR and len(queue) > 2 * lane.open:
-            lane.queue = deque(one for one in queue if one.state is WAITING)
+        if lane.queue.length > max(_SHRINK_FLOOR, 2 * lane.open):
+            lane.queue.retain(_waits)
 
     def forget_withdrawn(self) -> None:
         """Remove from all queues the requests that do not wait any more."""
         for lane in self.lanes.values():
-            lane.queue = deque(request for request in lane.queue if request.state is WAITING)
+            lane.queue.retain(_waits)
 
     def pump(self, now: float) -> None:
         """Send what can be sent, one request per lane in turn."""
         ready, window = self._ready, self._policy.window
+        limited: list[Lane] = []  # by the shares of owners, which only shrink meanwhile
         while ready and self.sent < window and not self.halted:
             lane = next(iter(ready))
             del ready[lane]
-            if self._maybe_send(lane, now):
+            if not self._may_send_to(lane, now):
+                continue
+            if (request := self._next(lane)) is not None:
                 ready[lane] = None
+                self._send(request, lane, now)
+            elif lane.queue.length:
+                limited.append(lane)
+        ready.update(dict.fromkeys(limited))
 
-    def _maybe_send(self, lane: Lane, now: float) -> bool:
-        """Send the next request of a lane; return whether there may be more to send."""
-        queue = lane.queue
-        while queue and queue[0].state is not WAITING:
-            queue.popleft()
-        if not queue or lane.sent >= self._policy.service_window:
+    def _may_send_to(self, lane: Lane, now: float) -> bool:
+        if not lane.queue.length or lane.sent >= self._policy.service_window:
             return False
         if now >= lane.usable_until:
             self._maybe_ask(lane, now)
             return False
-        self._send(queue.popleft(), lane, now)
         return True
+
+    def _next(self, lane: Lane) -> DurableRequest | None:
+        """Remove and return the next request of a lane whose owner has not used up its share."""
+        request = lane.queue.pop(self._has_share)
+        while request is not None and request.state is not WAITING:
+            request = lane.queue.pop(self._has_share)
+        return request
+
+    def _has_share(self, owner: Owner) -> bool:
+        return owner.sent < _SHARE * (self._policy.window - self.sent)
 
     def _send(self, request: DurableRequest, lane: Lane, now: float) -> None:
         request.state = SENT
         lane.sent += 1
+        request.owner.sent += 1
         self.sent += 1
         if request.frames is None:
             self._emit(Load(ForDispatch(request), request.location))
@@ -137,6 +153,7 @@ class Dispatcher:
         """Release the window slots of a request whose attempt has ended."""
         request.asked = None
         lane.sent -= 1
+        request.owner.sent -= 1
         self.sent -= 1
         self._ready[lane] = None
 
@@ -148,7 +165,7 @@ class Dispatcher:
     def put_back(self, request: DurableRequest, lane: Lane, now: float) -> None:
         """Requeue a request that did not reach a worker, and pause its service."""
         request.state = WAITING
-        lane.queue.appendleft(request)
+        lane.queue.push_back(request.owner, request)
         self.leave_alone(lane, now)
 
     def leave_alone(self, lane: Lane, now: float) -> None:
@@ -193,3 +210,7 @@ class Dispatcher:
 
     def _pause_s(self) -> float:
         return self._policy.check_every_s * (1 - 0.5 * self._policy.jitter * self._rng())
+
+
+def _waits(request: DurableRequest) -> bool:
+    return request.state is WAITING

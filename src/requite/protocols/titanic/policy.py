@@ -37,7 +37,9 @@ class TitanicPolicy:
       reduced at random by up to the share `jitter`.
     - `check_service`: ask the broker (`mmi.service`) for a service before sending requests to it;
       at most once per `check_every_s` for each service, and not while it answers.
-    - `window`, `service_window`: maximum of requests in flight, overall and per service.
+    - `window`, `service_window`: maximum of requests in flight, overall and per service. One
+      principal may have three times as many in flight as `window` has free slots, so alone three
+      quarters of it; all requests without a principal count as those of one.
     - `key_window_s`: how long an idempotency key remains valid after its request was closed.
     - `expire_s`: when an uncollected reply or a poisoned request is removed, counted from its end
       or, if that is later, from the start of this process; None: never.

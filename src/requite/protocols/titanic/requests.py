@@ -20,6 +20,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from requite.engine import Submit
+from requite.protocols.titanic.lines import Lines
 from requite.protocols.titanic.records import StoreRole
 from requite.protocols.titanic.wire import encode_ticket
 
@@ -55,7 +56,7 @@ class Lane:
     """The requests for one service: those in `queue` wait; `sent` counts those in flight.
 
     `open` counts all without a reply. Requests that are closed while they wait remain in the queue
-    until they reach its head, or until they are the majority.
+    until their turn, or until they are the majority.
     """
 
     __slots__ = ("asking", "name", "open", "queue", "sent", "text", "usable_until")
@@ -63,7 +64,7 @@ class Lane:
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.text = name.decode("utf-8", "replace")
-        self.queue: deque[DurableRequest] = deque()
+        self.queue: Lines[Owner, DurableRequest] = Lines()
         self.sent = 0
         self.open = 0
         self.usable_until = -inf
@@ -74,17 +75,19 @@ class Lane:
 
 
 class Owner:
-    """A principal that has stored requests: their number, and the bytes of their bodies.
+    """A principal that has stored requests: their number, the bytes of their bodies, and how many
+    are in flight (`sent`).
 
     `name` is its name in UTF-8, b"" for clients without a principal.
     """
 
-    __slots__ = ("name", "requests", "size")
+    __slots__ = ("name", "requests", "sent", "size")
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.requests = 0
         self.size = 0
+        self.sent = 0
 
     def __repr__(self) -> str:
         return f"<Owner {self.text}>"
