@@ -12,6 +12,7 @@ from requite.protocols.titanic import records
 from requite.protocols.titanic.attempts import Attempts
 from requite.protocols.titanic.copying import Copying
 from requite.protocols.titanic.core import Core
+from requite.protocols.titanic.handing import Handing
 from requite.protocols.titanic.requests import (
     ANSWERED,
     CLOSED,
@@ -38,6 +39,7 @@ class Collecting:
         self._core = core
         self._copying = copying
         self._attempts = Attempts(core, self.expire_later)
+        self.handing = Handing(core, self._has_no_reply)
         self._half_closed: set[bytes] = set()  # CLOSED may or may not be on the disk
         self._expiring: deque[tuple[float, DurableRequest]] = deque()
 
@@ -47,16 +49,20 @@ class Collecting:
         return self._attempts
 
     def reply(self, token: Any, frames: Sequence[bytes], owner: bytes, _now: float) -> None:
-        """Answer with the reply, or with 300 while the request is pending."""
-        core = self._core
-        request = core.find(token, frames, owner)
+        """Answer with the reply, now or in a later turn, or with 300 while the request is
+        pending."""
+        request = self._core.find(token, frames, owner)
         if request is None:
             return
-        if request.state is ANSWERED and not core.is_catching_up:
-            if request.reply is not None:
-                core.answer(token, OK, *request.reply)
-            else:
-                core.load(ForReply(token, request), request.reply_location)
+        if request.state is ANSWERED and not self._core.is_catching_up:
+            self.handing.hand_out(ForReply(token, request, owner, request.reply_size))
+        else:
+            self._has_no_reply(token, request)
+
+    def _has_no_reply(self, token: Any, request: DurableRequest) -> None:
+        core = self._core
+        if request.state is CLOSED:
+            core.refuse_unknown(token)
         elif request.state is POISONED:
             status = refusal(UNKNOWN, f"poisoned: {request.reason}")
             core.answer(token, status, POISONED_FRAME, request.reason.encode())

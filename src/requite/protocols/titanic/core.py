@@ -149,10 +149,14 @@ class Core:
         if request is not None and owner is not None and not request.owner.admits(owner):
             request = None
         if uuid is not None and request is None:
-            why = "closed, or never accepted"
-            lost = ", or lost: the log is damaged" if self.is_damaged else ""
-            self.refuse(token, UNKNOWN, f"no such request: {why}{lost}")
+            self.refuse_unknown(token)
         return request
+
+    def refuse_unknown(self, token: Any) -> None:
+        """Answer 400: there is no request with that ticket."""
+        why = "closed, or never accepted"
+        lost = ", or lost: the log is damaged" if self.is_damaged else ""
+        self.refuse(token, UNKNOWN, f"no such request: {why}{lost}")
 
     def uuid(self, token: Any, frames: Sequence[bytes]) -> bytes | None:
         """Decode the ticket, or answer 400."""

@@ -52,6 +52,7 @@ from requite.protocols.titanic.collecting import EXPIRE, KEYS, Collecting
 from requite.protocols.titanic.copying import COPY, Copying
 from requite.protocols.titanic.core import Core, TitanicSnapshot
 from requite.protocols.titanic.erasing import Erasing
+from requite.protocols.titanic.handing import HAND_OUT
 from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.intake import Intake
 from requite.protocols.titanic.policy import TitanicPolicy
@@ -159,6 +160,7 @@ class TitanicEngine:
             STORE_AGAIN: self._attempts.store_again,
             EXPIRE: self._collecting.expire,
             KEYS: self._collecting.expire_keys,
+            HAND_OUT: self._collecting.handing.go_on,
             COPY: self._copying.due,
             _DRAIN: self._drain_timed_out,
         }
@@ -240,6 +242,7 @@ class TitanicEngine:
             core.storing += 1
             core.out.append(engine.Store(Entries(core.entries), core.entered))
             core.entries, core.entered = [], []
+        self._collecting.handing.end_turn(now)
         if self._draining:
             self._maybe_stop()
         out, core.out = core.out, []
@@ -370,6 +373,8 @@ class TitanicEngine:
     def _has_come_back(self, ticket: Any) -> None:
         if ticket.__class__ is not ForDispatch:  # which counts as sent
             self._core.storing -= 1
+        if ticket.__class__ is ForReply:
+            self._collecting.handing.came_back(ticket)
 
     def _unreadable(self, ticket: Any, reason: str, now: float, *, is_damaged: bool = True) -> None:
         """Handle a record that cannot be read: poison or requeue its request, or refuse (500)."""
@@ -485,7 +490,8 @@ class TitanicEngine:
 
     def _maybe_stop(self) -> None:
         core = self._core
-        is_idle = self._attempts.is_idle and self._copying.is_done
+        is_handed_out = self._collecting.handing.is_idle
+        is_idle = self._attempts.is_idle and self._copying.is_done and is_handed_out
         if is_idle and not (core.dispatcher.sent or core.storing):
             self._stop()
 

@@ -49,10 +49,12 @@ class ForDispatch(NamedTuple):
 
 
 class ForReply(NamedTuple):
-    """Read an ANSWERED to answer `titanic.reply` under `token`."""
+    """Read an ANSWERED of `size` bytes to answer `titanic.reply` of `owner` under `token`."""
 
     token: Any
     request: DurableRequest
+    owner: bytes
+    size: int
 
 
 class ForShow(NamedTuple):
