@@ -8,10 +8,10 @@ from tests.support.titanic_engine import TitanicBench
 from requite.errors import (
     LogFull,
 )
-from requite.protocols.titanic import requests
+from requite.protocols.titanic import closed_keys
 from requite.protocols.titanic.records import encode_submitted
 from requite.protocols.titanic.requests import ClosedKey, Recovered, RecoveredRequest
-from requite.protocols.titanic.wire import CLOSE, REPLY, REQUEST
+from requite.protocols.titanic.wire import CLOSE, ERASE, REPLY, REQUEST
 
 
 def test_requests_with_the_same_key_get_the_same_ticket() -> None:
@@ -56,7 +56,7 @@ def test_bodies_of_a_repeated_key_are_compared_also_with_the_log() -> None:
 def test_the_number_of_stored_keys_of_closed_requests_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requests, "CLOSED_KEYS_MAX", 3)
+    monkeypatch.setattr(closed_keys, "CLOSED_KEYS_MAX", 3)
     bench = TitanicBench()
     tickets = [bench.submitted(b"echo", b"hi", key=b"%d" % n) for n in range(5)]
     for call in list(bench.calls):
@@ -71,6 +71,41 @@ def test_the_number_of_stored_keys_of_closed_requests_is_limited(
         True,
         True,
     ]
+
+
+def test_an_owner_with_many_closed_keys_pushes_out_only_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(closed_keys, "CLOSED_KEYS_MAX", 10)
+    bench = TitanicBench(key_window_s=100.0)
+
+    def close(owner: bytes, key: bytes) -> bytes:
+        ticket = bench.submitted(b"echo", b"hi", key=key, owner=owner)
+        bench.ask(CLOSE, ticket, owner=owner)
+        bench.wait(1.0)
+        return ticket
+
+    mine = [close(b"shop", b"%d" % n) for n in range(3)]
+    others = [close(b"eve", b"%d" % n) for n in range(30)]
+    assert bench.engine.snapshot().keys == 10
+    again = [bench.submitted(b"echo", b"hi", key=b"%d" % n, owner=b"shop") for n in range(3)]
+    assert again == mine
+    again = [bench.submitted(b"echo", b"hi", key=b"%d" % n, owner=b"eve") for n in range(23, 30)]
+    assert again == others[23:]
+    assert bench.submitted(b"echo", b"hi", key=b"22", owner=b"eve") != others[22]
+    bench.wait(100.0)
+    assert bench.engine.snapshot().keys == 1  # of the last submission, which is open
+
+
+def test_erased_keys_can_be_used_again_for_a_whole_window() -> None:
+    bench = TitanicBench(key_window_s=10.0)
+    bench.ask(CLOSE, bench.submitted(b"echo", b"hi", key=b"k", owner=b"ann"), owner=b"ann")
+    bench.wait(5.0)
+    assert bench.ask(ERASE, b"ann")[0] == b"200"
+    ticket = bench.submitted(b"echo", b"hi", key=b"k", owner=b"ann")
+    bench.ask(CLOSE, ticket, owner=b"ann")
+    bench.wait(8.0)
+    assert bench.submitted(b"echo", b"hi", key=b"k", owner=b"ann") == ticket
 
 
 def test_a_duplicate_waits_while_the_first_request_is_being_stored() -> None:

@@ -13,7 +13,7 @@ from tests.titanic.life import SMALL, LocalTitanic
 from tests.titanic.pairs import pair, restarted, state
 
 from requite.errors import LogMismatch, RemoteFailure, RemoteViolation
-from requite.protocols.titanic import records
+from requite.protocols.titanic import closed_keys, records
 from requite.protocols.titanic.inputs import Answered as Outcome
 from requite.protocols.titanic.policy import Replicate
 from requite.protocols.titanic.records import Answered, Closed, Submitted, Tried
@@ -198,3 +198,26 @@ def test_a_replica_serves_replies_to_their_owners_only() -> None:
     assert replica.ask(CLOSE, ticket, owner=b"eve") == replica.ask(CLOSE, UNKNOWN, owner=b"eve")
     for life in (primary, replica):
         life.close()
+
+
+# --- keys of closed requests ----------------------------------------------------------------------
+def test_an_owner_with_many_closed_keys_pushes_out_only_its_own_from_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(closed_keys, "CLOSED_KEYS_MAX", 10)
+    folder = MemoryFolder()
+    life = LocalTitanic(folder, key_window_s=1000.0)
+    tickets = {}
+    for owner, key in [(b"shop", b"0"), *((b"eve", b"%d" % n) for n in range(100))]:
+        tickets[owner, key] = ticket = life.submit(b"hi", key=key, owner=owner)
+        assert life.ask(CLOSE, ticket, owner=owner) == [b"200"]
+        life.wait(1.0)
+    life.compact()
+    assert len(life.store._index.items) < 50  # records of forgotten keys are gone
+    for _ in range(2):
+        life.close()
+        life = LocalTitanic(folder, now=life.now, seed=1, key_window_s=1000.0)
+        assert life.engine.snapshot().keys == 10
+        for owner, key in ((b"shop", b"0"), (b"eve", b"99")):
+            assert life.submit(b"hi", key=key, owner=owner) == tickets[owner, key]
+        life.compact()

@@ -8,10 +8,9 @@ any other record of the request is on the disk: without it, a restart would rest
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
-from itertools import count
 from typing import Final
 
+from requite.protocols.titanic.closed_keys import ClosedKeys
 from requite.protocols.titanic.records import (
     ANSWERED,
     CLOSED,
@@ -21,7 +20,6 @@ from requite.protocols.titanic.records import (
     Closed,
     decode,
 )
-from requite.protocols.titanic.requests import CLOSED_KEYS_MAX
 from requite.storage import Position
 from requite.storage.layout import ALIGNMENT, RECORD_HEADER_SIZE
 
@@ -95,8 +93,7 @@ class Index:
         self.erase_to = -1  # records up to this number that are not needed must be removed
         self._reply_size = 0.0  # moving average
         self._waiting: dict[int, list[bytes]] = {}  # closed requests, by segments with dead records
-        self._keys: list[tuple[int, int, bytes]] = []  # heap: expiry, order, closed request
-        self._order = count()
+        self._keys = ClosedKeys()  # by the UUID of the closed request
 
     def add(self, payload: bytes | memoryview, position: Position) -> RecordLocation:
         """Add a record that has been written, and return its location.
@@ -159,13 +156,16 @@ class Index:
 
     def expire_keys(self, now_us: int) -> None:
         """Drop CLOSED records whose idempotency keys have expired, or are too many."""
-        keys = self._keys
-        while keys and (keys[0][0] <= now_us or len(keys) > CLOSED_KEYS_MAX):
-            until_us, _, uuid = heappop(keys)
+        for _, uuid, until_us in self._keys.take(now_us):
             item = self.items.get(uuid)
             if item is not None and item.is_closed and item.until_us <= until_us:
                 item.until_us = 0
                 self._maybe_forget(uuid, item)
+
+    def has_key(self, uuid: bytes) -> bool:
+        """Whether the idempotency key of a closed request is remembered."""
+        item = self.items.get(uuid)
+        return item is not None and item.until_us > 0
 
     def locations(self) -> Iterator[RecordLocation]:
         """Yield the locations of all live records."""
@@ -211,7 +211,7 @@ class Index:
             self.erase_to = item.closed.number
         item.until_us = closed.key_until_us if closed.key else 0
         if item.until_us:
-            heappush(self._keys, (item.until_us, next(self._order), uuid))
+            self._keys.add(closed.owner, uuid, item.until_us)
         item.is_closed = True
         for location in (item.submitted, item.answered, item.tried):
             self._discard(uuid, item, location)

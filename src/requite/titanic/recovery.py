@@ -9,7 +9,6 @@ from typing import Final
 from requite.errors import LogMismatch, RemoteViolation
 from requite.protocols.titanic import records
 from requite.protocols.titanic.requests import (
-    CLOSED_KEYS_MAX,
     ClosedKey,
     Recovered,
     RecoveredRequest,
@@ -102,9 +101,9 @@ class Survey:
         """Return the content of the store for the engine."""
         self.index.expire_keys(now_us)
         keys = sorted(
-            (key for key in self._keys.values() if key.until_us > now_us),
+            (key for key in self._keys.values() if self.index.has_key(key.uuid)),
             key=attrgetter("until_us"),
-        )[-CLOSED_KEYS_MAX:]
+        )
         requests = sorted(map(self._placed, self._requests.values()), key=_submitted_us)
         log, is_damaged = self._log, bool(self.report.damaged)
         return Recovered(requests, keys, self._role, log.log_id, log.next_number, is_damaged)

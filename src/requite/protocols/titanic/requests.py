@@ -12,7 +12,6 @@ stored and can be collected.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,14 +19,12 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from requite.engine import Submit
+from requite.protocols.titanic.closed_keys import ClosedKeys
 from requite.protocols.titanic.lines import Lines
 from requite.protocols.titanic.records import StoreRole
 from requite.protocols.titanic.wire import encode_ticket
 
 _COMPACT_FLOOR: Final = 256
-CLOSED_KEYS_MAX: Final = 100_000
-"""Maximum of remembered keys of closed requests; the oldest are dropped. Each takes a kilobyte of
-memory, here and in the store's index."""
 
 
 class State(StrEnum):
@@ -233,7 +230,7 @@ class Register:
         self._owners: dict[bytes, Owner] = {}
         self._in_order: list[DurableRequest] = []
         self._serial = 0
-        self._closed_keys: deque[tuple[float, tuple[bytes, bytes]]] = deque()
+        self._closed_keys = ClosedKeys()
 
     def __len__(self) -> int:
         return len(self._by_uuid)
@@ -282,7 +279,7 @@ class Register:
             if key_until is None:
                 self._by_key.pop(key, None)
             else:
-                self._closed_keys.append((key_until, key))
+                self._closed_keys.add(*key, key_until)
         in_order = self._in_order
         if len(in_order) > _COMPACT_FLOOR and len(in_order) > 2 * len(self._by_uuid):
             by_uuid = self._by_uuid
@@ -309,31 +306,25 @@ class Register:
 
     def drop_closed_keys(self, owner: bytes) -> list[bytes]:
         """Forget the keys of an owner's closed requests; return the UUIDs of these requests."""
-        found = [
-            (key, uuid)
-            for key, uuid in self._by_key.items()
-            if key[0] == owner and uuid not in self._by_uuid
-        ]
-        for key, _ in found:
-            del self._by_key[key]
-        return [uuid for _, uuid in found]
+        found = (self._forget_closed(owner, key) for key in self._closed_keys.take_all(owner))
+        return [uuid for uuid in found if uuid is not None]
 
     def keep_key(self, key: ClosedKey, until: float) -> None:
         """Add the key of a closed request, valid until an instant."""
         self._by_key[key.owner, key.key] = key.uuid
-        self._closed_keys.append((until, (key.owner, key.key)))
+        self._closed_keys.add(key.owner, key.key, until)
 
     def expire_keys(self, now: float) -> float | None:
-        """Drop expired and surplus keys of closed requests; return when the next one expires.
+        """Drop expired and surplus keys of closed requests; return when the next one expires."""
+        for owner, key, _ in self._closed_keys.take(now):
+            self._forget_closed(owner, key)
+        return self._closed_keys.next_expiry()
 
-        Requests are closed in order of time, so keys expire in that order.
-        """
-        closed = self._closed_keys
-        while closed and (closed[0][0] <= now or len(closed) > CLOSED_KEYS_MAX):
-            key = closed.popleft()[1]
-            if self._by_key.get(key) not in self._by_uuid:
-                self._by_key.pop(key, None)
-        return closed[0][0] if closed else None
+    def _forget_closed(self, owner: bytes, key: bytes) -> bytes | None:
+        """Forget a key, unless it is in use again; return the UUID of its closed request."""
+        if self._by_key.get((owner, key)) in self._by_uuid:
+            return None
+        return self._by_key.pop((owner, key), None)
 
     def after(self, serial: int) -> Iterator[DurableRequest]:
         """Yield the requests that arrived after the one with that serial number."""
@@ -345,7 +336,7 @@ class Register:
     @property
     def has_too_many_keys(self) -> bool:
         """Whether there are more keys of closed requests than allowed."""
-        return len(self._closed_keys) > CLOSED_KEYS_MAX
+        return self._closed_keys.is_beyond
 
     @property
     def keys(self) -> int:
