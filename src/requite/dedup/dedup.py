@@ -38,8 +38,10 @@ class Dedup:
     - `store`: a folder for a log of replies, used by one worker process at a time; a reply is sent
       only after it is on the disk. None stores replies in memory; they are lost with the process.
     - `window`: seconds for which a reply is stored.
-    - `max_entries`, `max_bytes`: limits for stored replies; beyond them the oldest are evicted
-      (`stats.evicted`). With a log, `max_bytes` limits its size, give or take a segment.
+    - `max_entries`, `max_bytes`: limits for stored replies. Beyond them replies are evicted
+      (`stats.evicted`): the oldest of the principal with the most, whose repetitions then run
+      again. With a log, `max_bytes` limits its size, give or take a segment, and the oldest
+      replies are evicted, whosever they are.
     - `unkeyed`: requests without a key or an id (MDP 0.1 and 0.2, SP) get a negative reply; "run"
       runs each of them.
     - `in_doubt`: if the process died while a handler ran, a repetition of its request gets a

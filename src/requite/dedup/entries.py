@@ -16,8 +16,9 @@ from enum import Enum
 from math import inf
 from typing import Any, Final
 
+from requite.core.ranking import Ranking
 from requite.dedup.inputs import Asked
-from requite.dedup.records import NO_DIGEST, Frames, Outcome
+from requite.dedup.records import NO_DIGEST, Frames, Outcome, principal_of
 
 # Bytes of memory of an entry without its reply: the entry, its key, and its slots in the tables.
 ENTRY_SIZE: Final = 512
@@ -91,23 +92,26 @@ class Entry:
 
 
 class Entries:
-    """All entries by key, and the settled ones (KEPT, IN_DOUBT) in order of settling."""
+    """All entries by key, and the settled ones (KEPT, IN_DOUBT) by principal, in order of settling.
+
+    `sizes` and `counts` rank the principals by the bytes in memory, and by the number, of their
+    settled entries.
+    """
 
     def __init__(self) -> None:
         self.size_bytes = 0  # of settled entries, in memory
+        self.settled = 0  # their number
+        self.sizes = Ranking()
+        self.counts = Ranking()
         self._by_key: dict[bytes, Entry] = {}
-        self._settled: OrderedDict[bytes, Entry] = OrderedDict()
+        self._settled: dict[bytes, OrderedDict[bytes, Entry]] = {}
+        self._first = Ranking()  # principals by the instant of their oldest settled entry, negated
 
     def __len__(self) -> int:
         return len(self._by_key)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._by_key.values())
-
-    @property
-    def settled(self) -> int:
-        """The number of settled entries."""
-        return len(self._settled)
 
     def get(self, key: bytes) -> Entry | None:
         """Return the entry of a key, or None."""
@@ -123,28 +127,49 @@ class Entries:
         entry.at = now
         kept = 0 if entry.outcome is None else entry.outcome.size
         entry.size = ENTRY_SIZE + len(entry.key) + kept
-        self.size_bytes += entry.size
-        self._by_key[entry.key] = self._settled[entry.key] = entry
+        self._by_key[entry.key] = entry
+        self._settled.setdefault(principal_of(entry.key), OrderedDict())[entry.key] = entry
+        self._count(entry, 1)
 
     def renew(self, entry: Entry, now: float) -> None:
         """Restart the window of a settled entry."""
         entry.at = now
-        self._settled.move_to_end(entry.key)
+        self._settled[principal_of(entry.key)].move_to_end(entry.key)
+        self._count(entry, 0)
 
     def remove(self, entry: Entry) -> None:
         """Remove an entry."""
         del self._by_key[entry.key]
-        if self._settled.pop(entry.key, None) is not None:
-            self.size_bytes -= entry.size
+        settled = self._settled.get(principal_of(entry.key))
+        if settled is not None and settled.pop(entry.key, None) is not None:
+            self._count(entry, -1)
 
-    def oldest(self) -> Entry | None:
-        """Return the entry that was settled first, or None."""
-        return next(iter(self._settled.values()), None)
+    def oldest(self, principal: bytes | None = None) -> Entry | None:
+        """Return the entry, or that of a principal, that was settled first; None without."""
+        if principal is None:
+            principal = self._first.heaviest()
+        return None if principal is None else next(iter(self._settled[principal].values()))
 
     def oldest_at(self) -> float:
         """Return when the oldest entry was settled; `inf` if there is none."""
         entry = self.oldest()
         return inf if entry is None else entry.at
+
+    def _count(self, entry: Entry, number: int) -> None:
+        """Count a settled entry (1), an equal one (0) or a removed one (-1)."""
+        self.settled += number
+        self.size_bytes += number * entry.size
+        principal = principal_of(entry.key)
+        settled = self._settled[principal]
+        if settled:
+            size = self.sizes.weights.get(principal, 0) + number * entry.size
+            self.sizes.set(principal, size)
+            self.counts.set(principal, len(settled))
+            self._first.set(principal, -next(iter(settled.values())).at)
+        else:
+            del self._settled[principal]
+            for ranking in (self.sizes, self.counts, self._first):
+                ranking.drop(principal)
 
 
 class Segment:

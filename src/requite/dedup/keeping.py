@@ -1,4 +1,8 @@
-"""Retention of replies: bounded by a window, by number and by size."""
+"""Retention of replies: bounded by a window, by number and by size.
+
+Surplus replies are those of the principal with the most: a principal with many or large replies
+pushes out only its own, until the others have as much.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ class Keeping:
     def expire(self, now: float) -> None:
         """Remove entries whose windows have ended."""
         while now >= self.next_end():
-            self._drop_oldest()
+            self._drop(self.entries.oldest())
             self.expired += 1
 
     def forget(self, entry: Entry) -> None:
@@ -48,13 +52,13 @@ class Keeping:
         return not self._policy.durable and self.entries.size_bytes > self._policy.bytes_max
 
     def bound(self) -> list[Entry]:
-        """Evict the oldest entries that exceed a bound. Return the running entries whose records
-        are in segments to be removed; they must be written again."""
+        """Evict the entries that exceed a bound. Return the running entries whose records are in
+        segments to be removed; they must be written again."""
         policy, entries = self._policy, self.entries
         while entries.settled > policy.entries_max:
-            self._evict_oldest()
+            self._evict_oldest(entries.counts.heaviest())
         while not policy.durable and entries.size_bytes > policy.bytes_max and entries.settled:
-            self._evict_oldest()
+            self._evict_oldest(entries.sizes.heaviest())
         return self._shorten() if policy.durable else []
 
     def take_idle(self) -> Iterator[int]:
@@ -75,11 +79,10 @@ class Keeping:
                     displaced.append(entry)
         return displaced
 
-    def _evict_oldest(self) -> None:
-        self._drop_oldest()
+    def _evict_oldest(self, principal: bytes | None) -> None:
+        self._drop(self.entries.oldest(principal))
         self.evicted += 1
 
-    def _drop_oldest(self) -> None:
-        entry = self.entries.oldest()
+    def _drop(self, entry: Entry | None) -> None:
         if entry is not None:
             self.forget(entry)

@@ -19,8 +19,9 @@ class DedupPolicy:
     """Settings.
 
     - `window_s`: seconds for which a reply is retained after its handler has ended.
-    - `entries_max`, `bytes_max`: maximum number and size of replies; beyond that, the oldest are
-      evicted. The size is that of the log, or without one of the replies in memory.
+    - `entries_max`, `bytes_max`: maximum number and size of replies. Beyond that, the principal
+      with the most loses its oldest ones. The size is that of the log, or without one of the
+      replies in memory; of a log, whole segments are removed, the oldest first.
     - `unkeyed`: whether to `refuse` or `run` a request without key and call id.
     - `in_doubt`: what to do with the repetition of a request whose handler had started when its
       process ended: `refuse` it, since it may have run, or `run` it, perhaps a second time.
