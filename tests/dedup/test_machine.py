@@ -10,10 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.dedup.bench import Bench
 
 from requite.dedup.inputs import Interrupted
+from requite.dedup.records import encode_key
 from requite.engine import CancelHandler, Finished, Produced, Wake
 from requite.request import Status
 
-KEYS = st.sampled_from([b"a", b"b", b"c"])
+KEYS = st.sampled_from([b"a", b"b", encode_key(b"", b"c", b"ann", is_call=False)])
 WINDOW_S = 100.0
 
 
@@ -28,7 +29,7 @@ class HandlerRun:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """One service with three keys. `waiting` maps unanswered tokens to their keys."""
+    """One service with three keys, of two principals. `waiting` maps unanswered tokens to keys."""
 
     @initialize(durable=st.booleans(), doubt=st.sampled_from(["refuse", "run"]))
     def begin(self, durable: bool, doubt: str) -> None:
@@ -112,6 +113,20 @@ class StoreMachine(RuleBasedStateMachine):
         before = len(self.bench.out)
         self.bench.load()
         self.check_answers(self.bench.out[before:])
+
+    @rule()
+    def push(self) -> None:
+        """Fill the log with replies to another principal."""
+        for _ in range(8):
+            self.count += 1
+            token = f"{self.count}"
+            before = len(self.bench.out)
+            self.bench.ask(token, encode_key(b"", token.encode(), b"eve", is_call=False))
+            self.bench.sync()
+            self.bench.run(token, bytes(300))
+            self.bench.sync()
+            self.bench.ran.remove(token)
+            self.check_answers(self.bench.out[before:])
 
     @rule(s=st.sampled_from([1.0, 60.0]))
     def pass_time(self, s: float) -> None:

@@ -58,9 +58,9 @@ def _is_made_up(effect: Any) -> bool:
 class ForgetsWhatHadBegun(DedupEngine):
     """Ignores BEGUN records after a restart, so requests without a reply count as never run."""
 
-    def _restore(self, record: Any, *rest: Any) -> None:
-        if record.kind is not Kind.BEGUN:
-            super()._restore(record, *rest)
+    def _restore(self, found: Any, *rest: Any) -> None:
+        if found.record.kind is not Kind.BEGUN:
+            super()._restore(found, *rest)
 
 
 class AnswersWithTheLastReply(DedupEngine):

@@ -40,8 +40,8 @@ class Dedup:
     - `window`: seconds for which a reply is stored.
     - `max_entries`, `max_bytes`: limits for stored replies. Beyond them replies are evicted
       (`stats.evicted`): the oldest of the principal with the most, whose repetitions then run
-      again. With a log, `max_bytes` limits its size, give or take a segment, and the oldest
-      replies are evicted, whosever they are.
+      again. With a log, `max_bytes` limits its size, give or take a segment; the oldest replies
+      are evicted, except those of a principal with at most its share of half of the log.
     - `unkeyed`: requests without a key or an id (MDP 0.1 and 0.2, SP) get a negative reply; "run"
       runs each of them.
     - `in_doubt`: if the process died while a handler ran, a repetition of its request gets a

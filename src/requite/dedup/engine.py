@@ -385,20 +385,25 @@ class DedupEngine:
         self._segments.grow(position.segment, size)
         if kind is Kind.BEGUN:
             if entry.state is State.BEGINNING:
-                self._segments.move(entry, position.segment)
+                self._segments.move(entry, position.segment, size)
                 self._promote(entry, now)
             elif entry.state is State.RUNNING:  # rewritten before its segment is removed
-                self._segments.move(entry, position.segment)
+                self._segments.move(entry, position.segment, size)
         elif kind is Kind.DOUBTED:
             if self._entries.get(entry.key) is entry:
-                self._segments.move(entry, position.segment)
+                self._segments.move(entry, position.segment, size)
         elif kind is not Kind.DROPPED and entry.state is State.ENDING:
-            self._segments.move(entry, position.segment)
+            self._segments.move(entry, position.segment, size)
             if kind is Kind.ENDED:
                 entry.position = position
             assert entry.outcome is not None  # else there would have been nothing to store
             self._answer(entry, entry.outcome)
             self._settle(entry, now)
+        elif kind is not Kind.DROPPED and self._entries.get(entry.key) is entry:  # a copy
+            self._segments.move(entry, position.segment, size)
+            if kind is Kind.ENDED:
+                entry.position = position
+        entry.moves = False
 
     def _store_failed(self, event: StoreFailed, now: float) -> None:
         kind, entry, _size = event.ticket
@@ -415,9 +420,14 @@ class DedupEngine:
             entry.reason = f"the request has run, but its reply could not be stored: {event.error}"
             self._refuse_all(entry, entry.reason)
             self._entries.settle(entry, State.IN_DOUBT, now)
+        elif entry.moves:
+            self._not_copied(entry)
 
     def _loaded(self, event: Loaded, _now: float) -> None:
         token = event.ticket
+        if token.__class__ is Entry:
+            self._copy(token, event.payload)
+            return
         if token not in self._loads:
             return
         self._loads.discard(token)
@@ -430,7 +440,9 @@ class DedupEngine:
         self._replay(token, outcome)
 
     def _load_failed(self, event: LoadFailed, _now: float) -> None:
-        if event.ticket in self._loads:
+        if event.ticket.__class__ is Entry:
+            self._not_copied(event.ticket)
+        elif event.ticket in self._loads:
             self._loads.discard(event.ticket)
             self._unreadable(event.ticket, event.error)
 
@@ -445,28 +457,44 @@ class DedupEngine:
         self._keeping.expire(now)
 
     def _bound(self, now: float) -> None:
-        """Evict what exceeds the bounds. Rewrite BEGUN records of running requests before their
-        segments are removed."""
+        """Evict what exceeds the bounds. Before segments are removed, write again the BEGUN records
+        of running requests, and the records of entries that are to be retained."""
         for entry in self._keeping.bound():
-            self._store(Kind.BEGUN, entry, now)
+            if entry.state is State.RUNNING:
+                self._store(Kind.BEGUN, entry, now)
+            elif entry.position is not None:
+                self._out.append(Load(entry, entry.position))
+            else:
+                kind = Kind.DOUBTED if entry.state is State.IN_DOUBT else Kind.UNKEPT
+                self._store(kind, entry, entry.at)
         self._out += [Discard(number) for number in self._keeping.take_idle()]
+
+    def _copy(self, entry: Entry, payload: bytes) -> None:
+        if self._entries.get(entry.key) is entry:
+            self._out.append(Store((Kind.ENDED, entry, len(payload)), (payload,)))
+
+    def _not_copied(self, entry: Entry) -> None:
+        """Evict an entry, so that its segment can be removed all the same."""
+        if self._entries.get(entry.key) is entry:
+            self._keeping.evict(entry)
 
     # --- recovery and shutdown --------------------------------------------------------------------
     def _recover(self, found: Iterable[Found], now: float) -> None:
         """Restore entries from the log; the last record of a key counts."""
-        last: dict[bytes, tuple[DedupRecord, Any]] = {}
-        for record, position, size in found:
-            self._segments.grow(position.segment, size)
-            last.pop(record.key, None)
-            if record.kind is not Kind.DROPPED:
-                last[record.key] = record, position
+        last: dict[bytes, Found] = {}
+        for each in found:
+            self._segments.grow(each.position.segment, each.size)
+            last.pop(each.record.key, None)
+            if each.record.kind is not Kind.DROPPED:
+                last[each.record.key] = each
         # Ended ones first: the windows of the others begin now.
-        for record, position in sorted(last.values(), key=_begun_last):
-            at = min(now, record.at_us / 1e6 - self._epoch_s)
-            if record.kind is Kind.BEGUN or at > now - self._policy.window_s:
-                self._restore(record, position, at, now)
+        for each in sorted(last.values(), key=_begun_last):
+            at = min(now, each.record.at_us / 1e6 - self._epoch_s)
+            if each.record.kind is Kind.BEGUN or at > now - self._policy.window_s:
+                self._restore(each, at, now)
 
-    def _restore(self, record: DedupRecord, position: Any, at: float, now: float) -> None:
+    def _restore(self, found: Found, at: float, now: float) -> None:
+        record, position, size = found
         entry = Entry(record.key, record.digest, at)
         state = State.KEPT
         if record.kind is Kind.ENDED:
@@ -481,7 +509,7 @@ class DedupEngine:
             at = now
             self._store(Kind.DOUBTED, entry, now)
         self._entries.settle(entry, state, at)
-        self._segments.move(entry, position.segment)
+        self._segments.move(entry, position.segment, size)
 
     def _interrupted(self, event: Interrupted, now: float) -> None:
         stopped = []
@@ -512,8 +540,8 @@ class DedupEngine:
             self._promote(entry, now)
 
 
-def _begun_last(found: tuple[DedupRecord, Any]) -> tuple[bool, int]:
-    return found[0].kind is Kind.BEGUN, found[0].at_us
+def _begun_last(found: Found) -> tuple[bool, int]:
+    return found.record.kind is Kind.BEGUN, found.record.at_us
 
 
 def _go_on(_event: Wake, _now: float) -> None:

@@ -10,7 +10,7 @@ BEGINNING and ENDING wait for the disk; they do not occur without a log.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from enum import Enum
 from math import inf
@@ -43,7 +43,8 @@ class Entry:
     request, `waiters` the concurrent repetitions by token. `parts` are the partial
     replies so far, of `parts_size` bytes; `overflowed`: they are too large to be stored. `at` is
     the instant when it began or was settled. `outcome` is in memory, or on the log at `position`;
-    without either, `reason` says why. `home` is the segment with its record, which must remain.
+    without either, `reason` says why. `home` is the segment with its record, which must remain;
+    `stored` are the bytes of that record. `moves`: it is being copied to another segment.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class Entry:
         "digest",
         "home",
         "key",
+        "moves",
         "outcome",
         "overflowed",
         "owner",
@@ -62,6 +64,7 @@ class Entry:
         "size",
         "started",
         "state",
+        "stored",
         "waiters",
     )
 
@@ -81,6 +84,8 @@ class Entry:
         self.position: Any = None
         self.reason = ""
         self.home: int | None = None
+        self.moves = False
+        self.stored = 0
         self.size = 0
 
     def __repr__(self) -> str:
@@ -187,6 +192,7 @@ class Segments:
 
     def __init__(self) -> None:
         self.size_bytes = 0
+        self.needed = Counter[bytes]()  # bytes of needed records, by principal
         self._all: dict[int, Segment] = {}
 
     def __len__(self) -> int:
@@ -198,17 +204,22 @@ class Segments:
         self._all.setdefault(number, Segment()).size += size
         self.size_bytes += size
 
-    def move(self, entry: Entry, number: int) -> None:
-        """Set the segment that an entry needs."""
+    def move(self, entry: Entry, number: int, size: int) -> None:
+        """Set the segment that an entry needs, and the size of its record there."""
         self.leave(entry)
         self._all[number].entries[entry] = None
-        entry.home = number
+        entry.home, entry.stored = number, size + RECORD_OVERHEAD
+        self.needed[principal_of(entry.key)] += entry.stored
 
     def leave(self, entry: Entry) -> None:
         """Clear the segment that an entry needs."""
         if entry.home is not None:
             del self._all[entry.home].entries[entry]
             entry.home = None
+            principal = principal_of(entry.key)
+            self.needed[principal] -= entry.stored
+            if not self.needed[principal]:
+                del self.needed[principal]
 
     def beyond(self, size_max: int) -> list[int]:
         """Return the oldest segments to remove so that the rest has at most `size_max` bytes; never

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from requite.dedup.entries import Entries, Entry, Segments, State
 from requite.dedup.policy import DedupPolicy
+from requite.dedup.records import principal_of
 
 
 class Keeping:
@@ -37,13 +38,20 @@ class Keeping:
     def expire(self, now: float) -> None:
         """Remove entries whose windows have ended."""
         while now >= self.next_end():
-            self._drop(self.entries.oldest())
+            entry = self.entries.oldest()
+            assert entry is not None  # else there would be no next end
+            self.forget(entry)
             self.expired += 1
 
     def forget(self, entry: Entry) -> None:
         """Remove an entry."""
         self.entries.remove(entry)
         self.segments.leave(entry)
+
+    def evict(self, entry: Entry) -> None:
+        """Remove an entry before the end of its window."""
+        self.forget(entry)
+        self.evicted += 1
 
     def is_beyond(self) -> bool:
         """Whether a bound may be exceeded."""
@@ -52,8 +60,8 @@ class Keeping:
         return not self._policy.durable and self.entries.size_bytes > self._policy.bytes_max
 
     def bound(self) -> list[Entry]:
-        """Evict the entries that exceed a bound. Return the running entries whose records are in
-        segments to be removed; they must be written again."""
+        """Evict the entries that exceed a bound. Return the other entries whose records are in
+        segments to be removed; these must be written again."""
         policy, entries = self._policy, self.entries
         while entries.settled > policy.entries_max:
             self._evict_oldest(entries.counts.heaviest())
@@ -66,23 +74,30 @@ class Keeping:
         return self.segments.take_idle()
 
     def _shorten(self) -> list[Entry]:
-        """Evict all entries from the oldest segments of a log that is too large."""
+        """Evict entries from the oldest segments of a log that is too large. Entries of a principal
+        with a small part of the log are copied to its end instead."""
         segments, displaced = self.segments, list[Entry]()
         for number in segments.beyond(self._policy.bytes_max):
             for entry in segments.needed_by(number):
-                if entry.state in (State.KEPT, State.IN_DOUBT):
-                    self.forget(entry)
-                    self.evicted += 1
-                    continue
-                segments.leave(entry)
-                if entry.state is State.RUNNING:
+                if entry.state not in (State.KEPT, State.IN_DOUBT):
+                    segments.leave(entry)
+                    if entry.state is State.RUNNING:
+                        displaced.append(entry)
+                elif not self._has_small_part(entry):
+                    self.evict(entry)
+                elif not entry.moves:
+                    entry.moves = True
                     displaced.append(entry)
         return displaced
 
-    def _evict_oldest(self, principal: bytes | None) -> None:
-        self._drop(self.entries.oldest(principal))
-        self.evicted += 1
+    def _has_small_part(self, entry: Entry) -> bool:
+        """Whether a principal has at most its share of half of the log. What is copied then fits
+        into half of it."""
+        needed = self.segments.needed
+        part = needed[principal_of(entry.key)] * 2 * len(needed)
+        return len(needed) > 1 and part <= self._policy.bytes_max
 
-    def _drop(self, entry: Entry | None) -> None:
+    def _evict_oldest(self, principal: bytes | None) -> None:
+        entry = self.entries.oldest(principal)
         if entry is not None:
-            self.forget(entry)
+            self.evict(entry)

@@ -21,7 +21,8 @@ class DedupPolicy:
     - `window_s`: seconds for which a reply is retained after its handler has ended.
     - `entries_max`, `bytes_max`: maximum number and size of replies. Beyond that, the principal
       with the most loses its oldest ones. The size is that of the log, or without one of the
-      replies in memory; of a log, whole segments are removed, the oldest first.
+      replies in memory. A log is shortened by its oldest segments: replies in them are evicted,
+      but those of a principal with at most its share of half of the log are copied to its end.
     - `unkeyed`: whether to `refuse` or `run` a request without key and call id.
     - `in_doubt`: what to do with the repetition of a request whose handler had started when its
       process ended: `refuse` it, since it may have run, or `run` it, perhaps a second time.
