@@ -23,6 +23,7 @@ from requite.spark.runner import RunSummary
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PASSWORDS: Final = {user: f"the-secret-of-{user}" for user in ("shop", "ops", "worker")}
+HASHES: Final = {user: hash_password(password) for user, password in PASSWORDS.items()}
 WRONG: Final = "a-guessed-secret"
 SERVICES: Final = ("echo", "price")
 RIGHTS: Final = {
@@ -59,8 +60,8 @@ def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Au
 
 def write_access(path: Path, **rights: str) -> None:
     tables = (
-        f'[user.{user}]\npassword = "{hash_password(password)}"\n{rights.get(user, RIGHTS[user])}\n'
-        for user, password in PASSWORDS.items()
+        f'[user.{user}]\npassword = "{hashed}"\n{rights.get(user, RIGHTS[user])}\n'
+        for user, hashed in HASHES.items()
     )
     path.touch(0o600)
     path.write_text("\n".join(tables), encoding="utf-8")
