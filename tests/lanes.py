@@ -58,7 +58,7 @@ class Lane(NamedTuple):
 
 def _pytest(*arguments: str) -> tuple[str, ...]:
     # Without pytest's cache, which does not support concurrent writers.
-    options = ("-v", "-p", "no:cacheprovider", "-m", "not nng and not long")
+    options = ("-v", "-p", "no:cacheprovider", "-m", "not nng and not long", "--durations=30")
     return (sys.executable, "-m", "pytest", *options, *arguments)
 
 
