@@ -1,4 +1,4 @@
-"""Fixtures of pool tests with RabbitMQ."""
+"""Fixtures of pool tests: a testbed with RabbitMQ, and a stub manager with a real HTTP server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from tests.pool.http_bench import Manager, endpoints_of, opened
 from tests.pool.live import RabbitTestbed
 from tests.support.rabbit import Rabbit
+
+from requite.pool.manager.endpoints import Endpoints
 
 
 @pytest.fixture
@@ -18,3 +21,16 @@ async def testbed(rabbit: Rabbit, tmp_path: Path) -> AsyncIterator[RabbitTestbed
         testbed = RabbitTestbed(rabbit, tmp_path, stack)
         stack.push_async_callback(testbed.clear)
         yield testbed
+
+
+@pytest.fixture
+def manager() -> Manager:
+    """A stub manager whose server listens on a free port (`tests.pool.http_bench`)."""
+    return Manager()
+
+
+@pytest.fixture
+async def endpoints(manager: Manager) -> AsyncIterator[Endpoints]:
+    """The open HTTP server of the stub manager."""
+    async with opened(endpoints_of(manager)) as endpoints:
+        yield endpoints
