@@ -513,3 +513,19 @@ def test_large_requests_of_clients_that_cannot_be_told_stop_all_of_their_princip
     bench.advance(1.0)
     assert not bench.unread
     assert not bench.broker.authorizer.usages[owner].untold
+
+
+def test_clients_that_are_paced_do_not_wait_for_the_rate_of_another_principal() -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=9)
+    bench.client("a", "0.2", shop(requests_per_s=1))
+    bench.client("b", principal=Principal("other", Rights(call=("echo",))))
+    for _ in range(2):
+        bench.request("a", 1)
+    bench.advance(0.1)
+    denied, allowed = (ClientRequest(name, [b"b"], 1) for name in (b"forbidden", b"echo"))
+    read_at_once(bench, "b", denied, allowed)
+    assert set(bench.unread) == {"a", "b"}
+    bench.advance(0.002)
+    assert set(bench.unread) == {"a"}
+    assert bench.requests("w")[-1].body == [b"b"]

@@ -120,7 +120,7 @@ class Pushback:
         if usage is not None and usage in self._lines:
             self._held.setdefault(usage, OrderedDict())[peer] = None
             self._out.append(StopReading(peer))
-            self._timers.set(self, now + _PACE_S)
+            self._wake_by(now + _PACE_S)
 
     def _let_in(self, usage: Usage, now: float) -> None:
         """Read from the next new peer that is held, if nobody waits and there is room."""
@@ -144,8 +144,7 @@ class Pushback:
         for other in usage.untold:
             if usage not in other.limits:
                 self.stop(other, usage, why)
-        if self not in self._timers:
-            self._timers.set(self, now + _PACE_S)
+        self._wake_by(now + _PACE_S)
 
     def stop_naming(self, pending: PendingRequest) -> None:
         """Stop reading from a client that has named a service beyond the limit."""
@@ -178,8 +177,7 @@ class Pushback:
             self._leave(client, limit)
             return
         self.stop(client, limit, "it pipelines management requests, or requests that are refused")
-        if self not in self._timers:
-            self._timers.set(self, now + _PACE_S)
+        self._wake_by(now + _PACE_S)
 
     # --- resuming -------------------------------------------------------------------------------
     def settled(self, pending: PendingRequest, now: float) -> None:
@@ -207,8 +205,8 @@ class Pushback:
         line = self._lines.get(limit)
         if line and self._has_room(limit, now):
             self._release(next(iter(line)), limit)
-            if line and self not in self._timers:
-                self._timers.set(self, now + _PACE_S)
+            if line:
+                self._wake_by(now + _PACE_S)
 
     def due(self, now: float) -> None:
         """Resume further waiting clients while there is room."""
@@ -217,13 +215,19 @@ class Pushback:
                 for client in [*line][: 1 + len(line) // _PORTION]:
                     self._release(client, limit)
                 if line:
-                    self._timers.set(self, now + _PACE_S)
+                    self._wake_by(now + _PACE_S)
             elif isinstance(limit, Usage) and (wait_s := limit.wait_s(now)):
-                self._timers.set(self, now + max(_PACE_S, wait_s))
+                self._wake_by(now + max(_PACE_S, wait_s))
         for usage in [*self._held]:
             self._let_in(usage, now)
-        if self._held and self not in self._timers:
-            self._timers.set(self, now + _PACE_S)
+        if self._held:
+            self._wake_by(now + _PACE_S)
+
+    def _wake_by(self, at: float) -> None:
+        """Call `due` at that instant, or before: clients wait there for different limits."""
+        planned = self._timers.at(self)
+        if planned is None or at < planned:
+            self._timers.set(self, at)
 
     def _has_room(self, limit: Limit, now: float) -> bool:
         if isinstance(limit, Usage):
@@ -263,7 +267,7 @@ class Pushback:
     def review(self, now: float) -> None:
         """Handle changed quotas: clients that wait for theirs may have room."""
         if self._held or any(isinstance(limit, Usage) for limit in self._lines):
-            self._timers.set(self, now)
+            self._wake_by(now)
 
     # --- ends -----------------------------------------------------------------------------------
     def resume_all(self) -> None:
