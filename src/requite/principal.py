@@ -157,6 +157,11 @@ class Principal:
         """Whether it has the right to `verb` on any name."""
         return self.rights is None or bool(getattr(self.rights, verb))
 
+    @property
+    def may_serve(self) -> bool:
+        """Whether it may serve any name: also those of a pool that it manages."""
+        return self.may_any("serve") or self.may_any("pool")
+
     def remember(self, name: bytes) -> None:
         """Remember that it may call `name`."""
         if len(self.allowed) >= _ALLOWED_MAX:

@@ -529,3 +529,56 @@ def test_clients_that_are_paced_do_not_wait_for_the_rate_of_another_principal() 
     bench.advance(0.002)
     assert set(bench.unread) == {"a"}
     assert bench.requests("w")[-1].body == [b"b"]
+
+
+def waiting_for_the_quota(owner: Principal) -> BrokerBench:
+    """Return a bench with a client of MDP 0.2 that waits for the quota of its principal."""
+    bench = BrokerBench()
+    bench.client("waiting", "0.2", owner)
+    for _ in range(2):
+        bench.request("waiting", 1)
+    assert "waiting" in bench.unread
+    return bench
+
+
+@pytest.mark.parametrize("rights", [{"serve": ("echo",)}, {"pool": ("p",)}])
+@pytest.mark.parametrize("version", ["0.1", "0.3"])
+def test_the_worker_of_a_principal_whose_clients_wait_is_read_from(
+    version: str, rights: dict[str, tuple[str, ...]]
+) -> None:
+    """The requests that fill the quota may wait for it."""
+    owner = Principal("shop", Rights(call=("*",), **rights), Quota(requests=1))
+    bench = waiting_for_the_quota(owner)
+    bench.client("worker", version, owner)
+    assert "worker" not in bench.unread
+
+
+def test_a_new_client_whose_first_message_comes_with_the_handshake_waits_like_others() -> None:
+    owner = shop(requests=1)
+    bench = waiting_for_the_quota(owner)
+    bench.client("new", "0.2", owner)
+    assert "new" in bench.unread
+    bench.request("new", 1)  # such messages have been read before the broker stops
+    assert "new" in bench.unread
+    bench.lose("waiting")
+    bench.lose("new")
+    bench.assert_idle()
+
+
+@pytest.mark.parametrize("how", ["kicked", "expelled", "stepped down"])
+def test_a_new_peer_that_is_not_read_from_is_forgotten(how: str) -> None:
+    owner = shop(requests=1)
+    bench = waiting_for_the_quota(owner)
+    bench.client("new", "0.2", owner)
+    if how == "kicked":
+        bench.client("operator", principal=Principal("operator", Rights(admin=("kick",))))
+        bench.request("operator", 1, b"user:shop", service=b"mmi.kick")
+    elif how == "expelled":
+        bench.feed(Received("new", [[b"nonsense"]]))
+        bench.lose("waiting")
+    else:
+        for effect in bench.broker.step_down("the other broker serves", bench.now):
+            bench.perform(effect)
+    bench.advance(1.0)
+    assert not bench.unread
+    bench.assert_idle()

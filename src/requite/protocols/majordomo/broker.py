@@ -119,6 +119,7 @@ class MajordomoBroker:
             self._directory,
             self._dispatcher,
             self._workforce,
+            self._pushback,
             self._out,
             self._observer,
             self._drain_for_operator,
@@ -236,6 +237,7 @@ class MajordomoBroker:
         """Detect a peer's role and dialect from its first message."""
         if not messages:  # the first one is incomplete
             return
+        self._pushback.introduced(peer)
         found = detect(messages[0])
         if found is None:
             self._clients.expel(peer, newcomer.address, foreign.describe(messages[0]))
@@ -297,7 +299,9 @@ class MajordomoBroker:
         for party in self.parties.values():
             if isinstance(party, Worker):
                 self._workforce.lost(party, reason, now)
-        self._out.extend(engine.Disconnect(peer, reason) for peer in self.parties)
+        for peer in self.parties:
+            self._pushback.lost(peer)
+            self._out.append(engine.Disconnect(peer, reason))
         self.parties.clear()
         effects = self._out.copy()
         self._out.clear()

@@ -28,6 +28,7 @@ from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import Client, Departed, Party, Service, Worker
 from requite.protocols.majordomo.permissions import ACTS
+from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import BrokerObserver
 from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Status
@@ -47,6 +48,7 @@ class Operations:
         directory: Directory,
         dispatcher: Dispatcher,
         workforce: Workforce,
+        pushback: Pushback,
         out: list[Effect],
         observer: BrokerObserver,
         drain: Callable[[float], int],
@@ -55,6 +57,7 @@ class Operations:
         self._directory = directory
         self._dispatcher = dispatcher
         self._workforce = workforce
+        self._pushback = pushback
         self._out = out
         self._observer = observer
         self._drain = drain
@@ -108,6 +111,8 @@ class Operations:
                 self._out.append(engine.Disconnect(peer, reason))
             if isinstance(party, Client):
                 self._dispatcher.forget(party, now)
+            else:
+                self._pushback.lost(peer)
         return {"kicked": len(found)} if found else {}
 
     # --- services -------------------------------------------------------------------------------

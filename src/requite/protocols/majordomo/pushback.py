@@ -29,7 +29,8 @@ there, and since clients take turns, it is served soon.
 One read can name thousands of new services. So a client has at most 16 requests at services beyond
 `services_max`, and one beyond `client_services_max`; the rest of the read waits in its `backlog`.
 Likewise a client has at most one request beyond the quota of its principal; when that happens,
-all clients of the principal that cannot be told are not read from, and new peers of it neither.
+all clients of the principal that cannot be told are not read from, and new peers of it neither,
+unless it may serve: the requests may wait for a worker.
 
 Nothing is dropped, and the broker holds at most what the limits allow plus one read per client.
 With `tell_old_clients`, these clients get negative replies, and are always read from.
@@ -116,8 +117,9 @@ class Pushback:
 
     def hold(self, peer: Peer, usage: Usage | None, now: float) -> None:
         """Do not read from a new peer while others of its principal wait for the quota: its first
-        request would be one more beyond it."""
-        if usage is not None and usage in self._lines:
+        request would be one more beyond it. One that may be a worker is read from: without it, the
+        requests that fill the quota may have no worker."""
+        if usage is not None and usage in self._lines and not usage.principal.may_serve:
             self._held.setdefault(usage, OrderedDict())[peer] = None
             self._out.append(StopReading(peer))
             self._wake_by(now + _PACE_S)
@@ -130,12 +132,19 @@ class Pushback:
             if not held:
                 del self._held[usage]
 
-    def lost(self, peer: Peer) -> None:
-        """Remove a new peer that has left."""
-        for usage, held in [*self._held.items()]:
-            held.pop(peer, None)
-            if not held:
-                del self._held[usage]
+    def introduced(self, peer: Peer) -> None:
+        """Read from a new peer whose first message has arrived with its handshake."""
+        if self.lost(peer):
+            self._out.append(ResumeReading(peer))
+
+    def lost(self, peer: Peer) -> bool:
+        """Remove a new peer that has left; return whether it was held."""
+        for usage, held in self._held.items():
+            if held.pop(peer, self) is None:
+                if not held:
+                    del self._held[usage]
+                return True
+        return False
 
     def stop_for(self, client: Client, usage: Usage, why: str, now: float) -> None:
         """Stop reading from a client until its principal is within its quota again, and from all
