@@ -268,6 +268,15 @@ def test_a_router_names_its_peers(caplog: pytest.LogCaptureFixture) -> None:
     assert bench.engine.inputs[-1] == PeerJoined(third, b"ann")
 
 
+def test_the_engine_gets_no_messages_of_a_peer_whose_identity_is_refused() -> None:
+    bench = HostBench(identities=IdentityTable(start=7))
+    bench.open("ann")
+    second, _ = bench.open(joined=False)
+    bench.host.received(second, b"ann\nhello\n")
+    assert second.ended
+    assert bench.engine.kinds() == ["PeerJoined"]
+
+
 def test_with_handover_the_new_peer_gets_the_identity() -> None:
     bench = HostBench(identities=IdentityTable(start=7, handover=True))
     first, first_stream = bench.open("ann")

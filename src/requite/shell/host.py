@@ -326,6 +326,8 @@ class Host:
             self._queue(link, answer)
         if not link.joined and framing.ready:
             self._join(link)
+            if link.ended:
+                return
         # Part of a message shows that the peer is alive, too: a large body may take longer than the
         # limit of silence.
         if messages or (link.joined and framing.mid_message):
