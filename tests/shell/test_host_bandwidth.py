@@ -94,6 +94,15 @@ def test_a_link_that_ends_leaves_no_state() -> None:
     assert not is_read(stream)
 
 
+def test_a_removed_user_leaves_no_state() -> None:
+    bench = Bench()
+    link, _ = bench.open()
+    bench.host.received(link, LINE)
+    bench.owner.revoke()
+    bench.host.rights_changed()
+    assert not bench.host._limiter._bandwidth._used_until
+
+
 def test_a_message_that_is_incomplete_because_of_the_rate_does_not_end_its_link() -> None:
     bench = Bench()
     link, stream = bench.open()

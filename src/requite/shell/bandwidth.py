@@ -54,8 +54,9 @@ class Bandwidth:
     def review(self, now: float) -> list[Link]:
         """Handle changed quotas: return the links to read from again, since they were paused for a
         rate that may not apply any more."""
-        for owner in [each for each in self._used_until if not each.quota.bytes_per_s]:
-            del self._used_until[owner]
+        for owner in [*self._used_until]:
+            if owner.is_revoked or not owner.quota.bytes_per_s:
+                del self._used_until[owner]
         for owner in self._used_until:
             self._used_until[owner] = min(self._used_until[owner], now + _BURST_S)
         return self.take_due(inf)
