@@ -22,7 +22,6 @@ from requite.chronicle import Kind, WriterRole
 from requite.engine import Note, Wake
 from requite.errors import ConfigurationError
 from requite.framing import (
-    CredentialsRefused,
     IdentityTable,
     Limits,
     SocketType,
@@ -38,14 +37,13 @@ from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell import clock, entropy
-from requite.shell.admission import verify_now
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections, Endpoint
 from requite.shell.curve import CurveListener
 from requite.shell.daemon import Daemon
+from requite.shell.guarding import guarded_by
 from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
-from requite.shell.owners import unrestricted
 from requite.speaks.tls import check_passwords_are_private, read_place
 from requite.transport.address import Address, InprocAddress, IpcAddress, is_private
 from requite.transport.tls import StrPath, TlsSettings
@@ -177,10 +175,7 @@ class Broker(Daemon):
             ),
             lets_in=_accept_all if gate is None else gate.lets_in,
             identities=identities,
-            identify=unrestricted if self._guard is None else self._guard.identify,
-            verify=verify_now if self._guard is None else self._guard.verify,
-            login_refused=_ignore if self._guard is None else self._guard.login_refused,
-            ask=None if self._guard is None else self._guard.ask,
+            **guarded_by(self._guard),
             note=on_note or _unheard,
             logger="requite.broker",
         )
@@ -348,10 +343,6 @@ def _limits(message_size_max: int) -> Limits:
 
 async def _raise_what_failed(pair: Pair) -> None:
     raise await pair.until_failed()
-
-
-def _ignore(_peer_name: str, _refusal: CredentialsRefused) -> None:
-    """Keep no record of a refused login."""
 
 
 def _accept_all() -> bool:

@@ -216,6 +216,7 @@ async def test_every_answer_is_recorded() -> None:
     assert guard is not None
     credential = Credential("local", ("7",))
     assert guard.identify(credential, "here", None).name == "shop"
+    guard.identified(guard.access.principal_named("shop"), credential, "here", "")
     assert rows == [], "the hook has not answered yet"
     ask, answers = guard.ask, []
     assert ask is not None

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.shell.fakes import FakeStream, HostBench
 from tests.support.live import eventually
 
 from requite.access import Access
@@ -20,6 +21,7 @@ from requite.chronicle import Kind
 from requite.errors import ConfigurationError
 from requite.framing import CredentialsRefused, Login
 from requite.principal import Credential
+from requite.shell.guarding import guarded_by
 
 FILE = f'[user.ann]\npassword = "{hash_password("right")}"\n'.encode()
 PROOF = Credential("plain", ("ann", "hash"))
@@ -227,3 +229,18 @@ def test_a_file_that_could_not_be_read_is_read_again(
     file = access.changed_file()
     assert file is not None
     assert list(file.users) == ["bob"]
+
+
+async def test_each_connection_has_one_row_that_says_whether_it_is_admitted() -> None:
+    rows: list[tuple[Kind, str, str]] = []
+    file = b'[user.ann]\nlocal = 7\nquota = "small"\n[quota.small]\nconnections = 1'
+    guard = Guard(Access(parse(file)), lambda: None, record=lambda *row: rows.append(row))
+    bench = HostBench(**guarded_by(guard))
+    for name in ("a", "b"):
+        stream = FakeStream(name)
+        stream.peer_credential = Credential("local", ("7",))
+        bench.host.received(bench.host.opened(stream, accepted=True), b"\n")
+    bench.host.rights_changed()  # asks again who owns the first one
+    reason = "ann has 1 connections, the maximum (connections of its quota)"
+    assert rows == [(Kind.ADMITTED, "ann", "local:7 from a"), (Kind.DENIED, "ann", reason)]
+    await guard.close()

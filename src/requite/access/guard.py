@@ -99,9 +99,17 @@ class Guard:
         except CredentialsRefused as refusal:
             self._record(Kind.DENIED, str(credential or ""), str(refusal))
             raise
-        if principal is not INSIDE and self._authenticator is None:
-            self._record(Kind.ADMITTED, principal.name, _how(credential, peer_name))
         return principal
+
+    def identified(
+        self, principal: Principal, credential: Credential | None, peer_name: str, refusal: str
+    ) -> None:
+        """Record whether the owner of a new connection is admitted, or why not. If there is a
+        hook, it decides later."""
+        if refusal:
+            self._record(Kind.DENIED, principal.name, refusal)
+        elif principal is not INSIDE and self._authenticator is None:
+            self._record(Kind.ADMITTED, principal.name, _how(credential, peer_name))
 
     @property
     def ask(self) -> Ask | None:

@@ -22,6 +22,7 @@ from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections, Endpoint
 from requite.shell.daemon import Daemon
+from requite.shell.guarding import guarded_by
 from requite.shell.journaling import (
     JournalOption,
     access_record,
@@ -30,7 +31,6 @@ from requite.shell.journaling import (
     new_name,
 )
 from requite.shell.link import LinkLimits
-from requite.shell.owners import unrestricted
 from requite.speaks.curve import MakeMechanism, listening_mechanism, no_keys
 from requite.speaks.endpoints import bound_at
 from requite.speaks.registry import parse_url
@@ -117,8 +117,7 @@ class Queue(Daemon):
         self._shell = AioShell(
             self._engine,
             connections,
-            identify=unrestricted if self._guard is None else self._guard.identify,
-            ask=None if self._guard is None else self._guard.ask,
+            **guarded_by(self._guard),
             logger="requite.queue",
         )
 

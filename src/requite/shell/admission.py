@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypedDict
 
 from requite.access.authentication import Ask, Authentication
 from requite.core.timers import Timers
 from requite.errors import RemoteViolation
-from requite.framing.base import Login, Message
+from requite.framing.base import CredentialsRefused, Login, Message
 from requite.framing.router import IdentityTable
 from requite.principal import INSIDE
 from requite.shell.link import Link, Pause
 from requite.shell.logins import Logins
-from requite.shell.owners import Identify, Owners
+from requite.shell.owners import Identified, Identify, Owners
 
 _TURN_S: Final = 0.1  # while the password of another link from the same address is checked
 
@@ -39,6 +39,23 @@ def verify_now(login: Login, decided: Callable[[], object]) -> Callable[[], obje
 
 def _nothing() -> None:
     """Withdraw nothing."""
+
+
+class AdmissionUses(TypedDict, total=False):
+    """Who may connect: what the user of a shell decides about accepted links.
+
+    - `identify`: finds the principal of a link.
+    - `identified`: is told who that is, and whether it has too many links.
+    - `verify`: checks the password for which the handshake of a link waits.
+    - `login_refused(peer_name, refusal)`: the credentials in a handshake were wrong.
+    - `ask`: asks whether to admit a link that has a principal; None: all are.
+    """
+
+    identify: Identify
+    identified: Identified
+    verify: Verify
+    login_refused: Callable[[str, CredentialsRefused], None]
+    ask: Ask | None
 
 
 class Gate(Protocol):
@@ -67,8 +84,8 @@ class _Held:
 class AdmissionControl:
     """Decides which accepted links of a host may join, and holds back those that wait.
 
-    `identify`, `verify`, `ask` and `identities`: see `requite.shell.host.Uses`. `clock` returns
-    monotonic seconds.
+    `identify`, `identified`, `verify` and `ask`: see `AdmissionUses`; `identities`: see
+    `requite.shell.host.Uses`. `clock` returns monotonic seconds.
     """
 
     __slots__ = (
@@ -88,13 +105,14 @@ class AdmissionControl:
         gate: Gate,
         clock: Callable[[], float],
         identify: Identify,
+        identified: Identified,
         verify: Verify,
         ask: Ask | None,
         identities: IdentityTable[Link] | None,
     ) -> None:
         self._gate = gate
         self._clock = clock
-        self._owners = Owners(identify)
+        self._owners = Owners(identify, identified)
         self._verify = verify
         self._ask = ask
         self._identities = identities

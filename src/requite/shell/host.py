@@ -20,9 +20,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Unpack
 
-from requite.access.authentication import Ask
 from requite.engine import (
     CancelHandler,
     Connect,
@@ -51,11 +50,11 @@ from requite.engine import (
 from requite.errors import CallError, LocalViolation, RemoteViolation
 from requite.framing.base import CredentialsRefused, Framing, Message
 from requite.framing.router import IdentityTable
-from requite.shell.admission import AdmissionControl, Verify, verify_now
+from requite.shell.admission import AdmissionControl, AdmissionUses, verify_now
 from requite.shell.feeder import Feeder
 from requite.shell.limiter import Limiter
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
-from requite.shell.owners import Identify, QuotaReached, unrestricted
+from requite.shell.owners import QuotaReached, unrestricted
 from requite.shell.pending_links import PendingLinks
 from requite.shell.waiting import Waiting
 from requite.shell.warnings import Warnings
@@ -86,18 +85,15 @@ def _ignore(*_what: object) -> None:
     """Ignore the call."""
 
 
-class Uses(TypedDict, total=False):
-    """Callbacks and options that the user of a shell passes to its host; all are optional.
+class Uses(AdmissionUses, total=False):
+    """Callbacks and options that the user of a shell passes to its host; all are optional, as are
+    those of `AdmissionUses`.
 
     - `deliver(token, what)`, `fail(token, error)`: for the user's `token`.
     - `deliver_all(pairs)`: as `deliver` of each pair.
     - `abandon(token, reason)`: cancel a handler. `note(Note)`: for the journal.
     - `flow(is_free)`: some link pushes back (False), or none does any more (True).
     - `identities`: the identity table of a listening ROUTER.
-    - `identify`: finds the principal of an accepted link.
-    - `verify`: checks the password for which the handshake of an accepted link waits.
-    - `login_refused(peer_name, refusal)`: the credentials in a handshake were wrong.
-    - `ask`: asks whether to admit an accepted link that has a principal; None: all are.
     - `logger`: the name of the logger for warnings.
     - `reports_dials`: the user reports failed handshakes of dialled links, so the host does not log
       them.
@@ -110,10 +106,6 @@ class Uses(TypedDict, total=False):
     note: Callable[[Note], None]
     flow: Callable[[bool], None]
     identities: IdentityTable[Link]
-    identify: Identify
-    verify: Verify
-    login_refused: Callable[[str, CredentialsRefused], None]
-    ask: Ask | None
     logger: str
     reports_dials: bool
 
@@ -172,6 +164,7 @@ class Host:
             self,
             clock,
             uses.get("identify", unrestricted),
+            uses.get("identified", _ignore),
             uses.get("verify", verify_now),
             uses.get("ask"),
             uses.get("identities"),

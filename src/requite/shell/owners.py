@@ -16,6 +16,11 @@ Identify: TypeAlias = Callable[[Credential | None, str, Any], Principal]
 it connects (`Link.place`). Raises `CredentialsRefused`."""
 
 
+Identified: TypeAlias = Callable[[Principal, Credential | None, str, str], object]
+"""Is told who owns a new link, by which credential, the peer's name, and why it may not connect
+nevertheless ("": it may)."""
+
+
 class QuotaReached(RemoteViolation):
     """The principal has as many connections as its quota allows. `status` is what the peer is
     told: its credentials are right, so it is not that of `CredentialsRefused`."""
@@ -33,10 +38,11 @@ def unrestricted(credential: Credential | None, _peer_name: str, _place: Any) ->
 class Owners:
     """Finds the owner of each accepted link by its credential."""
 
-    __slots__ = ("_counts", "_identify")
+    __slots__ = ("_counts", "_identified", "_identify")
 
-    def __init__(self, identify: Identify) -> None:
+    def __init__(self, identify: Identify, identified: Identified) -> None:
         self._identify = identify
+        self._identified = identified
         self._counts: Counter[Principal] = Counter()
 
     def __len__(self) -> int:
@@ -49,10 +55,14 @@ class Owners:
         """
         principal = self._owner(link)
         maximum = principal.quota.connections
+        refusal = ""
         if maximum and self._counts[principal] >= maximum:
-            raise QuotaReached(
+            refusal = (
                 f"{principal} has {maximum} connections, the maximum (connections of its quota)"
             )
+        self._identified(principal, link.credential, link.stream.peer_name, refusal)
+        if refusal:
+            raise QuotaReached(refusal)
         link.principal = principal
         self._counts[principal] += 1  # even without a limit: its quota may change
 

@@ -18,6 +18,7 @@ from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections
 from requite.shell.daemon import Daemon
+from requite.shell.guarding import guarded_by
 from requite.shell.journaling import (
     JournalOption,
     access_record,
@@ -25,7 +26,6 @@ from requite.shell.journaling import (
     journal_in,
     new_name,
 )
-from requite.shell.owners import unrestricted
 from requite.sp.socket import MESSAGE_SIZE_MAX
 from requite.speaks.endpoints import Endpoints, Urls, bound_at
 from requite.speaks.registry import read_endpoints
@@ -107,8 +107,7 @@ class Device(Daemon):
         self._shell = AioShell(
             self._engine,
             connections,
-            identify=unrestricted if self._guard is None else self._guard.identify,
-            ask=None if self._guard is None else self._guard.ask,
+            **guarded_by(self._guard),
             logger="requite.device",
         )
         self._name = f"{clients} to {workers}"

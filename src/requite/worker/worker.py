@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
-from requite.access.authentication import Ask
 from requite.access.exposure import check_exposure
-from requite.access.guard import AccessOption, AuthenticateOption, make_guard
+from requite.access.guard import AccessOption, AuthenticateOption, Guard, make_guard
 from requite.chronicle import WriterRole
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
@@ -18,6 +17,7 @@ from requite.principal import Principal
 from requite.shell import clock
 from requite.shell.aio import AioShell
 from requite.shell.daemon import Daemon
+from requite.shell.guarding import guarded_by
 from requite.shell.journaling import (
     JournalOption,
     access_record,
@@ -25,7 +25,6 @@ from requite.shell.journaling import (
     journal_in,
     new_name,
 )
-from requite.shell.owners import Identify, unrestricted
 from requite.speaks.endpoints import Urls, bound_at
 from requite.speaks.plans import ServicePlan, WorkerSettings
 from requite.speaks.registry import read_endpoints
@@ -248,8 +247,7 @@ class Worker(Daemon):
                 plan,
                 self._reply_size_max,
                 told,
-                identify=unrestricted if self._guard is None else self._guard.identify,
-                ask=None if self._guard is None else self._guard.ask,
+                guard=self._guard,
                 tell_starts=tell_starts,
                 on_change=on_change,
             )
@@ -267,8 +265,7 @@ class _PlanRuntime:
         reply_size_max: int,
         told: set[str],
         *,
-        identify: Identify,
-        ask: Ask | None,
+        guard: Guard | None,
         tell_starts: bool,
         on_change: Callable[[], object],
     ) -> None:
@@ -298,8 +295,7 @@ class _PlanRuntime:
             abandon=runner.abandon if gate is None else gate.give_up,
             flow=_go_on if plan.holds else runner.flow,
             on_change=on_change,
-            identify=identify,
-            ask=ask,
+            **guarded_by(guard),
             logger="requite.worker",
             reports_dials=True,  # `Standing` does
         )
