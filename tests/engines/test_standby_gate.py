@@ -403,3 +403,19 @@ def test_a_quota_that_changes_while_the_server_is_passive_counts(bench: Bench) -
     for number in range(1, 6):
         bench.request("d", number)
     assert statuses(bench, "d") == [Status.OVERLOADED] * 3
+
+
+def test_a_quota_that_changes_before_the_other_server_takes_over_counts(bench: Bench) -> None:
+    shop = Principal("shop", Rights(call=("*",)), Quota(requests=1000))
+    bench.set_state(State.ACTIVE)
+    bench.client("c", principal=shop)
+    bench.request("c", 1)
+    bench.partner.set_state(State.SUSPENDED)
+    shop.grant(shop.rights, Quota(requests=2))
+    bench.feed(RightsChanged())
+    bench.set_state(State.PASSIVE)
+    bench.set_state(State.ACTIVE)
+    bench.client("d", principal=shop)
+    for number in range(1, 6):
+        bench.request("d", number)
+    assert statuses(bench, "d") == [Status.OVERLOADED] * 3

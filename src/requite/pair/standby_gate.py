@@ -150,12 +150,15 @@ class StandbyGate:
         return list(self._broker.handle(inputs, now))
 
     def _shut(self, now: float) -> list[Effect]:
-        """Shut the gate: drop all pending requests, which clients retry at the other server."""
+        """Shut the gate: drop all pending requests, which clients retry at the other server. Held
+        changes of rights and quotas count."""
         self._mode = _Mode.SHUT
         held, self._held = self._held, []
         strangers = [event.peer for event in held if event.__class__ is PeerJoined]
         goodbyes = [Disconnect(peer, NOT_ACTIVE) for peer in strangers]
-        return [*self._broker.step_down(NOT_ACTIVE, now), *goodbyes]
+        changes = [event for event in held if event.__class__ is RightsChanged]
+        last = self._broker.step_down(NOT_ACTIVE, now)
+        return [*last, *goodbyes, *self._broker.handle(changes, now)]
 
     def _hold(self, event: Input, now: float) -> Iterable[Effect]:
         self._mode = _Mode.HELD
