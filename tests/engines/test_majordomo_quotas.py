@@ -324,6 +324,22 @@ def test_a_broker_does_not_wake_up_for_clients_that_wait_for_an_answer() -> None
     assert at > bench.now + 1.0
 
 
+def test_new_peers_are_read_from_one_by_one_without_wakes_in_between() -> None:
+    owner = shop(requests=1)
+    bench = waiting_for_the_quota(owner)
+    for number in range(3):
+        bench.client(f"new{number}", "0.2", owner)
+    bench.advance(0.1)
+    at = bench.broker.deadline()
+    assert at is not None
+    assert at > bench.now + 1.0, "nothing can change before a request ends"
+    bench.lose("waiting")
+    for left in (2, 1, 0):
+        bench.advance(0.001)
+        assert len(bench.unread) == left
+    bench.assert_idle()
+
+
 def test_a_raised_quota_makes_room() -> None:
     bench = BrokerBench(service_grace_s=60.0)
     owner = shop(requests=1)

@@ -197,7 +197,7 @@ class MajordomoBroker:
     # --- peers come and go ----------------------------------------------------------------------
     def _peer_joined(self, event: PeerJoined, now: float) -> None:
         self.parties[event.peer] = Newcomer(event)
-        self._pushback.hold(event.peer, self.authorizer.usages.get(event.principal), now)
+        self._pushback.hold(event.peer, self.authorizer.usages.get(event.principal))
         if self._observer.keeps_journal and _FLUSH not in self._timers:
             self._timers.set(_FLUSH, now + SWEEP_EVERY_S)
 

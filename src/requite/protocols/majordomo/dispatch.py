@@ -57,6 +57,7 @@ class Dispatcher:
         self._directory = directory
         self._pushback = pushback
         self._unread = pushback.unread
+        self._held = pushback.held
         self._observer = observer
         self._keeps_journal = observer.keeps_journal
         self._makes_notes = observer.makes_notes
@@ -405,7 +406,7 @@ class Dispatcher:
         load.count -= 1
         load.size -= size
         self._timers.clear(pending)
-        if self._unread:
+        if self._unread or self._held:
             self._pushback.settled(pending, now)
 
     def _end(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:

@@ -65,8 +65,9 @@ _PORTION: Final = 64  # the divisor: 1/64 of the waiting clients, plus one
 class Pushback:
     """Stops reading from clients, and resumes. Effects go to `out`.
 
-    `unread` are the clients that are not read from; the hot path checks whether it is empty. The
-    broker's timers use this object as the key of the timer that calls `due`.
+    `unread` are the clients that are not read from, and `held` the new peers; the hot path checks
+    whether these are empty. The broker's timers use this object as the key of the timer that calls
+    `due`.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Pushback:
         self.ready: dict[Client, None] = {}  # unread clients whose backlog can be handled
         self._lines: dict[Limit, dict[Client, None]] = {}  # waiting clients, in order
         self._extra: dict[Client, dict[PendingRequest, None]] = {}  # at services beyond the limit
-        self._held: dict[Usage, OrderedDict[Peer, None]] = {}  # new peers
+        self.held: dict[Usage, OrderedDict[Peer, None]] = {}  # new peers
         self._paced: dict[Client, Management | Principal] = {}  # within one turn
 
     def can_tell(self, client: Client) -> bool:
@@ -115,22 +116,27 @@ class Pushback:
         if client.usage is not None and not self.can_tell(client):
             client.usage.untold[client] = None
 
-    def hold(self, peer: Peer, usage: Usage | None, now: float) -> None:
+    def hold(self, peer: Peer, usage: Usage | None) -> None:
         """Do not read from a new peer while others of its principal wait for the quota: its first
         request would be one more beyond it. One that may be a worker is read from: without it, the
         requests that fill the quota may have no worker."""
         if usage is not None and usage in self._lines and not usage.principal.may_serve:
-            self._held.setdefault(usage, OrderedDict())[peer] = None
+            self.held.setdefault(usage, OrderedDict())[peer] = None
             self._out.append(StopReading(peer))
-            self._wake_by(now + _PACE_S)
 
     def _let_in(self, usage: Usage, now: float) -> None:
         """Read from the next new peer that is held, if nobody waits and there is room."""
-        held = self._held.get(usage)
-        if held and usage not in self._lines and self._has_room(usage, now):
-            self._out.append(ResumeReading(held.popitem(last=False)[0]))
-            if not held:
-                del self._held[usage]
+        if usage in self._lines:
+            return
+        if not self._has_room(usage, now):
+            self._wake_for_rate(usage, now)
+            return
+        held = self.held[usage]
+        self._out.append(ResumeReading(held.popitem(last=False)[0]))
+        if held:
+            self._wake_by(now + _PACE_S)
+        else:
+            del self.held[usage]
 
     def introduced(self, peer: Peer) -> None:
         """Read from a new peer whose first message has arrived with its handshake."""
@@ -139,10 +145,10 @@ class Pushback:
 
     def lost(self, peer: Peer) -> bool:
         """Remove a new peer that has left; return whether it was held."""
-        for usage, held in self._held.items():
+        for usage, held in self.held.items():
             if held.pop(peer, self) is None:
                 if not held:
-                    del self._held[usage]
+                    del self.held[usage]
                 return True
         return False
 
@@ -212,10 +218,12 @@ class Pushback:
     def make_room(self, limit: Load | Service | Directory | Usage, now: float) -> None:
         """Handle room for bytes, in a queue, or for a service: resume the first waiting client."""
         line = self._lines.get(limit)
-        if line and self._has_room(limit, now):
+        if not (line or limit in self.held) or not self._has_room(limit, now):
+            return
+        if line:
             self._release(next(iter(line)), limit)
-            if line:
-                self._wake_by(now + _PACE_S)
+        if line or limit in self.held:
+            self._wake_by(now + _PACE_S)
 
     def due(self, now: float) -> None:
         """Resume further waiting clients while there is room."""
@@ -225,12 +233,16 @@ class Pushback:
                     self._release(client, limit)
                 if line:
                     self._wake_by(now + _PACE_S)
-            elif isinstance(limit, Usage) and (wait_s := limit.wait_s(now)):
-                self._wake_by(now + max(_PACE_S, wait_s))
-        for usage in [*self._held]:
+            elif isinstance(limit, Usage):
+                self._wake_for_rate(limit, now)
+        for usage in [*self.held]:
             self._let_in(usage, now)
-        if self._held:
-            self._wake_by(now + _PACE_S)
+
+    def _wake_for_rate(self, usage: Usage, now: float) -> None:
+        """Call `due` when the rate of a principal allows a request. Other limits make room when a
+        request ends."""
+        if wait_s := usage.wait_s(now):
+            self._wake_by(now + max(_PACE_S, wait_s))
 
     def _wake_by(self, at: float) -> None:
         """Call `due` at that instant, or before: clients wait there for different limits."""
@@ -275,7 +287,7 @@ class Pushback:
 
     def review(self, now: float) -> None:
         """Handle changed quotas: clients that wait for theirs may have room."""
-        if self._held or any(isinstance(limit, Usage) for limit in self._lines):
+        if self.held or any(isinstance(limit, Usage) for limit in self._lines):
             self._wake_by(now)
 
     # --- ends -----------------------------------------------------------------------------------
@@ -284,9 +296,9 @@ class Pushback:
         for client in [*self.unread]:
             for limit in [*client.limits]:
                 self._release(client, limit)
-        for held in self._held.values():
+        for held in self.held.values():
             self._out.extend(map(ResumeReading, held))
-        self._held.clear()
+        self.held.clear()
         self._timers.clear(self)
 
     def forget(self, client: Client, now: float) -> None:
@@ -301,5 +313,5 @@ class Pushback:
             self._directory.retire(pending.service, now)
         for limit in [*client.limits]:
             self._leave(client, limit)
-        if not (self._lines or self._held):
+        if not (self._lines or self.held):
             self._timers.clear(self)
