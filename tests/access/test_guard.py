@@ -231,6 +231,15 @@ def test_a_file_that_could_not_be_read_is_read_again(
     assert list(file.users) == ["bob"]
 
 
+async def test_a_password_that_arrives_while_the_listener_closes_is_not_checked(
+    guard: Guard,
+) -> None:
+    await guard.close()
+    login = Login("ann", "right", guard.access.check_password)
+    guard.verify(login, pytest.fail)()
+    assert not login.is_decided
+
+
 async def test_each_connection_has_one_row_that_says_whether_it_is_admitted() -> None:
     rows: list[tuple[Kind, str, str]] = []
     file = b'[user.ann]\nlocal = 7\nquota = "small"\n[quota.small]\nconnections = 1'

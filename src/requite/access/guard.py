@@ -88,6 +88,7 @@ class Guard:
         # One thread: floods of wrong passwords get a part of one core, at most.
         self._hashing = ThreadPoolExecutor(1, "check-password")
         self._following: asyncio.Task[None] | None = None
+        self._is_closed = False
         self._reading = asyncio.Lock()  # an older content must not be applied after a newer one
 
     def identify(self, credential: Credential | None, peer_name: str, place: Any) -> Principal:
@@ -138,6 +139,8 @@ class Guard:
             login.decide(known)
             decided()
             return _nothing
+        if self._is_closed:  # the connection waits until its listener closes, too
+            return _nothing
         hashing = self._hashing.submit(login.check, login.user, login.password)
         checking = asyncio.wrap_future(hashing)
 
@@ -169,6 +172,7 @@ class Guard:
 
     async def close(self) -> None:
         """Follow the file no more, and withdraw the questions to the hook."""
+        self._is_closed = True
         following, self._following = self._following, None
         if following is not None:
             following.cancel()
