@@ -165,8 +165,8 @@ class Framing(Protocol):
 
     @property
     def partial_size(self) -> int:
-        """The memory of the incomplete message in bytes; 0 if there is none. Bytes count when they
-        have arrived, with their headers, and not when they are announced."""
+        """The memory of the incomplete message in bytes; 0 if there is none, and before `ready`.
+        Bytes count when they have arrived, with their headers, and not when they are announced."""
 
     def at_end(self) -> None:
         """Handle the end of the stream; raise `RemoteViolation` for a cut message or handshake."""

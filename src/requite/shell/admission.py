@@ -10,6 +10,7 @@ served.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypedDict
@@ -24,6 +25,7 @@ from requite.shell.link import Link, Pause
 from requite.shell.logins import Logins
 from requite.shell.owners import Identified, Identify, Owners
 
+_log = logging.getLogger("requite.access")
 _TURN_S: Final = 0.1  # while the password of another link from the same address is checked
 
 Verify: TypeAlias = Callable[[Login, Callable[[], object]], Callable[[], object]]
@@ -31,13 +33,18 @@ Verify: TypeAlias = Callable[[Login, Callable[[], object]], Callable[[], object]
 
 
 def verify_now(login: Login, decided: Callable[[], object]) -> Callable[[], object]:
-    """Check a password at once: for checks that take microseconds."""
-    login.check_now()
+    """Check a password at once: for checks that take microseconds. A check that raises admits
+    nobody."""
+    try:
+        login.check_now()
+    except Exception:
+        login.decide(None)
+        _log.exception("cannot check the password of %r", login.user)
     decided()
-    return _nothing
+    return nothing
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """Withdraw nothing."""
 
 
@@ -78,7 +85,7 @@ class _Held:
         self.messages = messages
         self.chunk = b""
         self.has_waited = False  # its login, because others from its address have failed
-        self.withdraw: Callable[[], object] = _nothing
+        self.withdraw: Callable[[], object] = nothing
 
 
 class AdmissionControl:

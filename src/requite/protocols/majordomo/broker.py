@@ -197,7 +197,8 @@ class MajordomoBroker:
     # --- peers come and go ----------------------------------------------------------------------
     def _peer_joined(self, event: PeerJoined, now: float) -> None:
         self.parties[event.peer] = Newcomer(event)
-        self._pushback.hold(event.peer, self.authorizer.usages.get(event.principal))
+        usage = self.authorizer.usages.get(event.principal)
+        self._pushback.hold(event.peer, usage, event.features)
         if self._observer.keeps_journal and _FLUSH not in self._timers:
             self._timers.set(_FLUSH, now + SWEEP_EVERY_S)
 

@@ -101,9 +101,9 @@ class Client:
     `known_origin` that of the call ids which it sent last, and may use. `denied` is the status of
     its denied requests: one of an older requite does not know DENIED. `usage` is shared with other
     clients of its principal; None if that has no quota.
-    `size` is the sum of their sizes. `named` counts the services of which it is the `namer`.
-    `limits`: why it is not read from (`Pushback`). `backlog`: messages that had been read by then,
-    with more new services than the broker accepts at a time.
+    `size` is the sum of the sizes of its requests. `named` counts the services of which it is the
+    `namer`. `limits`: why it is not read from (`Pushback`). `backlog`: messages that had been read
+    by then, with more new services than the broker accepts at a time.
     """
 
     __slots__ = (

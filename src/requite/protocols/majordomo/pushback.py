@@ -39,6 +39,7 @@ With `tell_old_clients`, these clients get negative replies, and are always read
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import Any, Final, TypeAlias
 
 from requite.core.timers import Timers
@@ -116,11 +117,14 @@ class Pushback:
         if client.usage is not None and not self.can_tell(client):
             client.usage.untold[client] = None
 
-    def hold(self, peer: Peer, usage: Usage | None) -> None:
+    def hold(self, peer: Peer, usage: Usage | None, features: Collection[str]) -> None:
         """Do not read from a new peer while others of its principal wait for the quota: its first
         request would be one more beyond it. One that may be a worker is read from: without it, the
-        requests that fill the quota may have no worker."""
-        if usage is not None and usage in self._lines and not usage.principal.may_serve:
+        requests that fill the quota may have no worker. So is one that has announced features, as
+        clients of MDP 0.3 do: it can be told."""
+        if usage is None or usage not in self._lines or features:
+            return
+        if not usage.principal.may_serve:
             self.held.setdefault(usage, OrderedDict())[peer] = None
             self._out.append(StopReading(peer))
 
@@ -286,7 +290,10 @@ class Pushback:
             del self._lines[limit]
 
     def review(self, now: float) -> None:
-        """Handle changed quotas: clients that wait for theirs may have room."""
+        """Handle changed quotas and rights: clients that wait may have room, and new peers that
+        are held may be workers."""
+        for usage in [each for each in self.held if each.principal.may_serve]:
+            self._out.extend(map(ResumeReading, self.held.pop(usage)))
         if self.held or any(isinstance(limit, Usage) for limit in self._lines):
             self._wake_by(now)
 
