@@ -30,7 +30,8 @@ One read can name thousands of new services. So a client has at most 16 requests
 `services_max`, and one beyond `client_services_max`; the rest of the read waits in its `backlog`.
 Likewise a client has at most one request beyond the quota of its principal; when that happens,
 all clients of the principal that cannot be told are not read from, and new peers of it neither,
-unless it may serve: the requests may wait for a worker.
+unless they have announced features (they can be told), or the principal may serve (the requests may
+wait for a worker).
 
 Nothing is dropped, and the broker holds at most what the limits allow plus one read per client.
 With `tell_old_clients`, these clients get negative replies, and are always read from.
