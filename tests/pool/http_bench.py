@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -129,3 +131,13 @@ def token_file(folder: Path, text: str = TOKEN + "\n", mode: int = 0o600) -> str
     path.write_text(text)
     path.chmod(mode)
     return str(path)
+
+
+async def command(*words: str) -> tuple[int | None, str]:
+    """Run `requite pool`; return its exit code, and all that it printed."""
+    run = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "requite.cli", "pool", *words, stdout=PIPE, stderr=STDOUT
+    )
+    async with asyncio.timeout(WAIT_S):
+        said, _ = await run.communicate()
+    return run.returncode, said.decode()

@@ -6,8 +6,6 @@ import asyncio
 import json
 import signal
 import socket
-import sys
-from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from tests.pool.http_bench import (
     Manager,
     answer_of,
     ask,
+    command,
     connected,
     endpoints_of,
     opened,
@@ -190,16 +189,6 @@ async def test_a_client_that_disconnects_within_a_request_is_not_logged(
 
 
 # --- the command ----------------------------------------------------------------------------------
-async def command(*words: str) -> tuple[int | None, str]:
-    """Run `requite pool`; return its exit code, and all that it printed."""
-    run = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "requite.cli", "pool", *words, stdout=PIPE, stderr=STDOUT
-    )
-    async with asyncio.timeout(WAIT_S):
-        said, _ = await run.communicate()
-    return run.returncode, said.decode()
-
-
 @pytest.mark.e2e
 async def test_the_command_has_the_token_and_reaches_a_unix_socket(tmp_path: Path) -> None:
     token = token_file(tmp_path)

@@ -13,8 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import pytest
-from tests.pool.live import until
-from tests.pool.test_endpoints import (
+from tests.pool.http_bench import (
     CLOSE,
     HOST,
     JSON,
@@ -28,6 +27,7 @@ from tests.pool.test_endpoints import (
     opened,
     token_file,
 )
+from tests.pool.live import until
 from tests.support.certificates import Certificates, Shown
 
 from requite.cli.pool.client import Manager as Where

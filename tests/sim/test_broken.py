@@ -43,7 +43,7 @@ def test_a_broken_engine_is_found(broken: Broken) -> None:
         *[(group, {}, (1,)) for group in _GROUPS if group not in ("dedup", "pair", "pool")],
         ("dedup", REPEATED, (1,)),
         ("pair", {}, (1, 2, 3)),
-        ("pool", {}, (1, 2, 3)),
+        ("pool", {}, (1,)),
         *[("pool", knobs, (1,)) for knobs in (POISON, EXPIRING, HELD, COUNTED_LATE, LEAVING)],
     ],
 )
