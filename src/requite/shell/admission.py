@@ -26,6 +26,9 @@ from requite.shell.logins import Logins
 from requite.shell.owners import Identified, Identify, Owners
 
 _log = logging.getLogger("requite.access")
+_CROWDED: Final = "too many logins from its address wait"
+_CLOSE_LATER_S: Final = 1.0
+_CLOSE_LATER_MAX: Final = 1024
 _TURN_S: Final = 0.1  # while the password of another link from the same address is checked
 
 Verify: TypeAlias = Callable[[Login, Callable[[], object]], Callable[[], object]]
@@ -78,13 +81,14 @@ class Gate(Protocol):
 class _Held:
     """What a link waits for, what it has sent, and how to withdraw the question about it."""
 
-    __slots__ = ("chunk", "has_waited", "messages", "why", "withdraw")
+    __slots__ = ("chunk", "has_waited", "messages", "refusal", "why", "withdraw")
 
     def __init__(self, why: Pause, messages: list[Message]) -> None:
         self.why = why
         self.messages = messages
         self.chunk = b""
         self.has_waited = False  # its login, because others from its address have failed
+        self.refusal: RemoteViolation | None = None  # why it will be closed
         self.withdraw: Callable[[], object] = nothing
 
 
@@ -154,9 +158,13 @@ class AdmissionControl:
         return self._due.next()
 
     def wake(self, now: float) -> None:
-        """Go on with the logins that have waited long enough."""
+        """Go on with the logins that have waited long enough, and close the links that have."""
         for link in self._due.due(now):
-            self._advance(link, self._held[link], now)
+            held = self._held[link]
+            if held.refusal is None:
+                self._advance(link, held, now)
+            else:
+                self._gate.refuse(link, "login refused", held.refusal)
 
     # --- passwords --------------------------------------------------------------------------------
     def log_in(self, link: Link) -> None:
@@ -173,16 +181,29 @@ class AdmissionControl:
                 held.has_waited = True
                 self._due.set(link, now + delay_s)
             else:
-                crowded = RemoteViolation("too many logins from its address wait")
-                self._gate.refuse(link, "login refused", crowded)
+                self._close_later(link, held, RemoteViolation(_CROWDED), now)
         elif self._logins.begin_check(link):
             held.withdraw = self._verify(login, partial(self._go_on, link))
         else:
             self._due.set(link, now + _TURN_S)
 
-    def login_failed(self, link: Link) -> str:
-        """Count a failed login; return what follows from it, for the log."""
-        return self._logins.failed(link, self._clock())
+    def login_failed(self, link: Link, refusal: CredentialsRefused) -> None:
+        """Count a failed login and refuse its link; later, if many from its address have failed."""
+        now = self._clock()
+        told = CredentialsRefused(f"{refusal} ({self._logins.failed(link, now)})")
+        if self._logins.has_many_failures(link, now):
+            self._close_later(link, self._hold(link, Pause.LOGIN, []), told, now)
+        else:
+            self._gate.refuse(link, "login refused", told)
+
+    def _close_later(self, link: Link, held: _Held, refusal: RemoteViolation, now: float) -> None:
+        """Close a link after a pause, unread: who opens one connection after the other has to wait,
+        too."""
+        if len(self._held) > _CLOSE_LATER_MAX:
+            self._gate.refuse(link, "login refused", refusal)
+        else:
+            held.refusal = refusal
+            self._due.set(link, now + _CLOSE_LATER_S)
 
     # --- owners and the hook ----------------------------------------------------------------------
     def admit(self, link: Link, messages: list[Message]) -> bool:

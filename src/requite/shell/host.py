@@ -291,8 +291,8 @@ class Host:
             messages = framing.receive(chunk)
         except CredentialsRefused as refusal:
             self._login_refused(link.stream.peer_name, refusal)
-            consequence = self._admission.login_failed(link)
-            self._expel(link, "login refused", f"{refusal} ({consequence})")
+            self._admission.login_failed(link, refusal)
+            self._arm(self.next_at())
         except RemoteViolation as violation:
             self._expel(link, "protocol violation", str(violation))
         else:

@@ -5,7 +5,7 @@ one. It comes before the password is checked, so that a right guess takes as lon
 limited number of connections per address can wait at a time, so a guesser gains nothing by more;
 and one password per address is checked at a time, so that those of others have their turn.
 Addresses without failures never wait, and peers that prove themselves by other means than a
-password neither.
+password neither. A refused peer is closed later after many failures at its address.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _DOUBLINGS_MAX: Final = 6  # 0.1 s doubled six times exceeds the maximum
 _FORGET_S: Final = 300.0
 _ADDRESSES_MAX: Final = 1024
 _WAITING_MAX: Final = 16  # connections of one address
+_MANY: Final = 16  # failures
 
 
 def address_of(link: Link) -> str:
@@ -76,6 +77,10 @@ class Logins:
     def _count(self, address: str, now: float) -> int:
         count, last = self._failures.get(address, (0, now))
         return count if now - last < _FORGET_S else 0
+
+    def has_many_failures(self, link: Link, now: float) -> bool:
+        """Whether more logins from the address of a link have failed than by mistakes."""
+        return self._count(address_of(link), now) > _MANY
 
     def wait(self, link: Link) -> bool:
         """Count a link that waits; return False if too many of its address wait already."""
