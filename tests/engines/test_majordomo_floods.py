@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.engines.test_majordomo_quotas import EVERYTHING, KIB, outcomes, shop
 from tests.support.broker import BrokerBench
 
 from requite.engine import Received, RightsChanged
@@ -15,17 +16,6 @@ from requite.protocols.majordomo.wire import (
     ClientRequest,
 )
 from requite.request import Status
-
-KIB = 1024
-EVERYTHING = Rights(call=("*",))
-
-
-def shop(**quota: int) -> Principal:
-    return Principal("shop", EVERYTHING, Quota(**quota))
-
-
-def outcomes(bench: BrokerBench, peer: str) -> list[tuple[int, int]]:
-    return [(final.request_id, final.status) for final in bench.finals(peer)]
 
 
 def read_at_once(bench: BrokerBench, peer: str, *commands: Any) -> None:

@@ -23,6 +23,7 @@ from tests.pool.http_bench import (
     Manager,
     answer_of,
     command,
+    end_of,
     endpoints_of,
     opened,
     token_file,
@@ -82,15 +83,6 @@ async def connected(
         writer.close()
         with suppress(ConnectionError, ssl.SSLError):
             await writer.wait_closed()
-
-
-async def end_of(connection: Connection) -> bytes:
-    """Return what arrives until the server closes the connection."""
-    async with asyncio.timeout(WAIT_S):
-        try:
-            return await connection[0].read()
-        except ConnectionError:
-            return b""
 
 
 async def exchange(connection: Connection, request: bytes = GET) -> int:
