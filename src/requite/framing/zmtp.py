@@ -272,7 +272,7 @@ class Zmtp:
         except RemoteViolation as violation:
             self._fail(violation)
             raise
-        except Exception:  # raised by the check of credentials: an error there admits nobody
+        except Exception:  # raised by the check of a key: an error there admits nobody
             self._fail(RemoteViolation("the credentials could not be checked"))
             raise
         if self._phase is not _Phase.TRAFFIC:
