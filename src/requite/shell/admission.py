@@ -96,7 +96,7 @@ class AdmissionControl:
     """Decides which accepted links of a host may join, and holds back those that wait.
 
     `identify`, `identified`, `verify` and `ask`: see `AdmissionUses`; `identities`: see
-    `requite.shell.host.Uses`. `clock` returns monotonic seconds.
+    `requite.shell.uses.Uses`. `clock` returns monotonic seconds.
     """
 
     __slots__ = (

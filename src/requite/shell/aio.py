@@ -18,7 +18,8 @@ from requite.errors import ConfigurationError, LocalViolation
 from requite.shell import clock
 from requite.shell.aio_dialler import Dialler
 from requite.shell.connections import ConnectionKeeper, Connections, Endpoint, Opened, accepter
-from requite.shell.host import Host, Link, Uses
+from requite.shell.host import Host, Link
+from requite.shell.uses import Uses
 from requite.transport.address import Address
 from requite.transport.aio import listen
 from requite.transport.base import Listener, Stream

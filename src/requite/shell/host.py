@@ -47,20 +47,20 @@ from requite.engine import (
     Wake,
     Warn,
 )
-from requite.errors import CallError, LocalViolation, RemoteViolation
+from requite.errors import LocalViolation, RemoteViolation
 from requite.framing.base import CredentialsRefused, Framing, Message
-from requite.framing.router import IdentityTable
-from requite.shell.admission import AdmissionControl, AdmissionUses, verify_now
+from requite.shell.admission import AdmissionControl, verify_now
 from requite.shell.feeder import Feeder
 from requite.shell.limiter import Limiter
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
 from requite.shell.owners import QuotaReached, unrestricted
 from requite.shell.pending_links import PendingLinks
+from requite.shell.uses import Uses
 from requite.shell.waiting import Waiting
 from requite.shell.warnings import Warnings
 from requite.transport.base import Stream
 
-__all__ = ["Host", "Link", "LinkLimits", "Uses"]
+__all__ = ["Host", "Link", "LinkLimits"]
 
 # The timer is not reset for an instant that is earlier by less than this: resetting costs more than
 # the engine gains.
@@ -83,31 +83,6 @@ def _unexpected(*what: object) -> None:
 
 def _ignore(*_what: object) -> None:
     """Ignore the call."""
-
-
-class Uses(AdmissionUses, total=False):
-    """Callbacks and options that the user of a shell passes to its host; all are optional, as are
-    those of `AdmissionUses`.
-
-    - `deliver(token, what)`, `fail(token, error)`: for the user's `token`.
-    - `deliver_all(pairs)`: as `deliver` of each pair.
-    - `abandon(token, reason)`: cancel a handler. `note(Note)`: for the journal.
-    - `flow(is_free)`: some link pushes back (False), or none does any more (True).
-    - `identities`: the identity table of a listening ROUTER.
-    - `logger`: the name of the logger for warnings.
-    - `reports_dials`: the user reports failed handshakes of dialled links, so the host does not log
-      them.
-    """
-
-    deliver: Callable[[Any, Any], None]
-    deliver_all: Callable[[Sequence[tuple[Any, Any]]], None]
-    fail: Callable[[Any, CallError], None]
-    abandon: Callable[[Any, str], None]
-    note: Callable[[Note], None]
-    flow: Callable[[bool], None]
-    identities: IdentityTable[Link]
-    logger: str
-    reports_dials: bool
 
 
 class Host:

@@ -25,8 +25,9 @@ from requite.engine import Drain, Engine, Input
 from requite.errors import TransportError
 from requite.shell import clock
 from requite.shell.connections import ConnectionKeeper, Connections, Endpoint, accepter
-from requite.shell.host import Host, Link, Uses
+from requite.shell.host import Host, Link
 from requite.shell.sync_dialler import Dialler
+from requite.shell.uses import Uses
 from requite.transport.address import Address
 from requite.transport.blocking import READ, BlockingListener, Pollable
 

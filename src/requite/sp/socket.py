@@ -13,7 +13,7 @@ from requite.errors import Cancelled, ConfigurationError
 from requite.framing import Limits
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections
-from requite.shell.host import Uses
+from requite.shell.uses import Uses
 from requite.speaks.endpoints import Endpoints, Urls, bound_at
 from requite.speaks.registry import read_endpoints
 from requite.speaks.sp import (
