@@ -90,6 +90,7 @@ def test_violations_are_printed_with_a_replay_command(
     out = capsys.readouterr().out
     assert code == ExitCode.FAILED
     assert "I1 at " in out
+    assert "cannot be shrunk: when it was run again, it did not violate the invariant" in out
     replay = next(line for line in out.splitlines() if line.startswith("replay: "))
     command = shlex.split(replay.removeprefix("replay: requite "))
     assert run_command(command) == ExitCode.OK  # the replay runs intact engines
@@ -142,7 +143,7 @@ def test_the_smallest_plan_of_a_violation_is_written_and_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    command = ["sim", *words, "--scenario", "calm", "--shrink"]
+    command = ["sim", *words, "--scenario", "calm"]
     assert run_command(command) == ExitCode.FAILED
     out = capsys.readouterr().out
     assert [file.name for file in tmp_path.iterdir()] == ["calm-1-I1.toml"]  # one per invariant
@@ -152,7 +153,23 @@ def test_the_smallest_plan_of_a_violation_is_written_and_shown(
     assert max(map(len, out.splitlines())) < 500
     assert "replay: requite sim --plan calm-1-I1.toml" in out
     assert run_command(["sim", "--plan", "calm-1-I1.toml"]) == ExitCode.FAILED
-    assert "I1 at " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "I1 at " in out
+    assert "shrunk" not in out  # a plan is shrunk only on request
+
+
+@pytest.mark.usefixtures("broken_client")
+def test_a_shrunk_plan_that_cannot_be_written_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "calm-1-I1.toml").mkdir()
+    command = ["sim", "--seeds", "2", "--seed", "1", "--scenario", "calm", "--jobs", "1"]
+    assert run_command(command) == ExitCode.FAILED
+    out = capsys.readouterr().out
+    assert "calm-1-I1.toml cannot be written" in out
+    assert 'scenario = "calm"' in out
+    assert "seed 2 of calm" in out
 
 
 def test_knobs_of_pools_are_printed() -> None:
@@ -166,7 +183,7 @@ def test_knobs_of_pools_are_printed() -> None:
 def test_given_knobs_are_part_of_the_replay_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    command = ["sim", "--seed", "1", "--scenario", "calm", "--knob", "calls=3"]
+    command = ["sim", "--seed", "1", "--scenario", "calm", "--no-shrink", "--knob", "calls=3"]
     assert run_command([*command, "--knob", "services=['a b']"]) == ExitCode.FAILED
     out = capsys.readouterr().out
     assert "\n  calls              3\n" in out

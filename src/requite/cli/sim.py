@@ -89,13 +89,14 @@ def sim(
         ),
     ] = (),
     shrink: Annotated[
-        bool,
+        bool | None,
         Parameter(
+            negative="--no-shrink",
             show_default=False,
             help="Write the smallest plan that still has the violation to a file in the current "
-            "folder, and print its messages as a diagram.",
+            "folder, and print its messages as a diagram. [default: yes, no with --plan]",
         ),
-    ] = False,
+    ] = None,
     transcript: Annotated[
         bool,
         Parameter(group=OUTPUT, show_default=False, help="Print all messages of a single seed."),
@@ -127,9 +128,10 @@ def sim(
     reply. After the faults all calls must end, and no state may remain.
 
     For each seed with violations it prints the knobs and the command that replays
-    it. With --json the last line is an object: seeds, violations, calls,
-    virtual_s, and with --coverage a list of combinations. Exit code 1: there were
-    violations.
+    it, and for the first seed of each scenario and invariant the smallest plan
+    that still violates it. With --json the last line is an object: seeds,
+    violations, calls, virtual_s, and with --coverage a list of combinations. Exit
+    code 1: there were violations.
 
     A plan is a text file with everything that a seed generates: knobs, processes,
     calls and faults. It can be edited, and describes the same run in later
@@ -139,7 +141,7 @@ def sim(
       $ requite sim --seed 17 --scenario freezes --transcript
       $ requite sim --seed 17 --scenario freezes --write-plan freezes-17.toml
       $ requite sim --plan freezes-17.toml
-      $ requite sim --seeds 500 --knob outage_max=20 --shrink
+      $ requite sim --seeds 500 --knob outage_max=20
       $ requite sim --seeds 500 --scenario sp --coverage
     """
     if scenario == "list":
@@ -150,9 +152,9 @@ def sim(
             raise ConfigurationError(
                 "--plan cannot be combined with --seed, --seeds, --knob or --write-plan"
             )
-        total = _play(plan, _Choice("", (), transcript, shrink, None, coverage))
+        total = _play(plan, _Choice("", (), transcript, shrink or False, None, coverage))
     else:
-        choice = _Choice(scenario, knob, transcript, shrink, write_plan, coverage)
+        choice = _Choice(scenario, knob, transcript, shrink is not False, write_plan, coverage)
         total = _run_seeds(seed, seeds, jobs, choice)
     if coverage:
         _show_coverage(total)
@@ -360,17 +362,25 @@ def _shrink(plan: Plan, invariant: str) -> None:
             advance()
             return violates(invariant, candidate)
 
-        shrunk = shrink(plan, fails)
+        try:
+            shrunk = shrink(plan, fails)
+        except ConfigurationError as error:  # a run that depends on more than its plan
+            say(str(error))
+            return
     file = Path(f"{plan.scenario}-{plan.seed}-{invariant.replace(' ', '-')}.toml")
-    with _naming(file):
-        file.write_text(write(shrunk.plan), "utf-8")
     result = play(shrunk.plan, Options(transcript=True, heartbeats=False, stop_at=invariant))
     say(f"shrunk in {shrunk.tries:,} runs: {_counts(plan)} before, {_counts(shrunk.plan)} now")
     for line in result.diagram:
         say(line)
     for violation in result.violations[:1]:
         say(_line(violation))
-    say(f"replay: requite sim --plan {file}")
+    text = write(shrunk.plan)
+    try:
+        file.write_text(text, "utf-8")
+    except OSError as error:  # the seeds that are left still have to run
+        say(f"{file} cannot be written ({error}); the plan:\n{text}")
+    else:
+        say(f"replay: requite sim --plan {file}")
 
 
 def _line(violation: object) -> str:

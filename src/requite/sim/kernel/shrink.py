@@ -40,7 +40,9 @@ def shrink(plan: Plan, fails: Fails, tries_max: int = TRIES_MAX) -> Shrunk:
     """
     search = _Search(plan, fails, tries_max)
     if not search.take(plan):
-        raise ConfigurationError("the plan cannot be shrunk: it violates no invariant")
+        raise ConfigurationError(
+            "the plan cannot be shrunk: when it was run again, it did not violate the invariant"
+        )
     with suppress(_Exhausted):  # the smallest plan so far is the result
         search.run()
     return Shrunk(search.plan, search.tries)
