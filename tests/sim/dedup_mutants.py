@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from requite.dedup.engine import DedupEngine
 from requite.dedup.entries import State
+from requite.dedup.inputs import Found
 from requite.dedup.records import Kind
 
 
@@ -58,9 +60,9 @@ def _is_made_up(effect: Any) -> bool:
 class ForgetsWhatHadBegun(DedupEngine):
     """Ignores BEGUN records after a restart, so requests without a reply count as never run."""
 
-    def _restore(self, found: Any, *rest: Any) -> None:
-        if found.record.kind is not Kind.BEGUN:
-            super()._restore(found, *rest)
+    def __init__(self, *given: Any, found: Iterable[Found] = (), **options: Any) -> None:
+        ended = (each for each in found if each.record.kind is not Kind.BEGUN)
+        super().__init__(*given, found=ended, **options)
 
 
 class AnswersWithTheLastReply(DedupEngine):

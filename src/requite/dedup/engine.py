@@ -28,6 +28,7 @@ from requite.dedup.records import (
     encode,
     key_without_principal,
 )
+from requite.dedup.recovery import IN_DOUBT, UNKEPT, recover
 from requite.engine import (
     CancelHandler,
     Deliver,
@@ -57,13 +58,6 @@ _OTHER_BODY: Final = (
 )
 _NAMELESS: Final = (
     b"the request may have run, for a caller without a name, whose reply this caller does not get"
-)
-_UNKEPT: Final = (
-    b"the request has run, and its reply is not stored: it was too large, or was erased"
-)
-_IN_DOUBT: Final = (
-    b"the request may have run: its handler had started when the process ended; check its effects"
-    b" before you call again with another key"
 )
 _GIVEN_UP: Final = (b"the caller has given the request up",)
 
@@ -111,7 +105,8 @@ class DedupEngine:
             Interrupted: self._interrupted,
             Wake: _go_on,
         }
-        self._recover(found, now)
+        for entry in recover(found, self._keeping, self._policy, epoch_s, now):
+            self._store(Kind.DOUBTED, entry, now)
 
     # --- the engine's contract --------------------------------------------------------------------
     def handle(self, events: Sequence[Input], now: float) -> Sequence[Any]:
@@ -325,7 +320,7 @@ class DedupEngine:
     def _settle(self, entry: Entry, now: float) -> None:
         """Retain a reply, or only the fact that the request has run."""
         if self._is_too_large(entry):
-            entry.outcome, entry.reason = None, _UNKEPT.decode()
+            entry.outcome, entry.reason = None, UNKEPT
         elif entry.position is not None:
             entry.outcome = None  # it is on the log
         entry.parts = []
@@ -341,7 +336,7 @@ class DedupEngine:
         for token in waiters:
             del self._tokens[token]
             if entry.overflowed:
-                self._refuse(token, _UNKEPT)
+                self._refuse(token, UNKEPT.encode())
             else:
                 self._replay(token, outcome)
 
@@ -478,39 +473,7 @@ class DedupEngine:
         if self._entries.get(entry.key) is entry:
             self._keeping.evict(entry)
 
-    # --- recovery and shutdown --------------------------------------------------------------------
-    def _recover(self, found: Iterable[Found], now: float) -> None:
-        """Restore entries from the log; the last record of a key counts."""
-        last: dict[bytes, Found] = {}
-        for each in found:
-            self._segments.grow(each.position.segment, each.size)
-            last.pop(each.record.key, None)
-            if each.record.kind is not Kind.DROPPED:
-                last[each.record.key] = each
-        # Ended ones first: the windows of the others begin now.
-        for each in sorted(last.values(), key=_begun_last):
-            at = min(now, each.record.at_us / 1e6 - self._epoch_s)
-            if each.record.kind is Kind.BEGUN or at > now - self._policy.window_s:
-                self._restore(each, at, now)
-
-    def _restore(self, found: Found, at: float, now: float) -> None:
-        record, position, size = found
-        entry = Entry(record.key, record.digest, at)
-        state = State.KEPT
-        if record.kind is Kind.ENDED:
-            entry.position = position
-        elif record.kind is Kind.UNKEPT:
-            entry.reason = _UNKEPT.decode()
-        elif self._policy.in_doubt == "run":
-            return
-        else:
-            state, entry.reason = State.IN_DOUBT, _IN_DOUBT.decode()
-        if record.kind is Kind.BEGUN:  # it may have run until just now: its window begins now
-            at = now
-            self._store(Kind.DOUBTED, entry, now)
-        self._entries.settle(entry, state, at)
-        self._segments.move(entry, position.segment, size)
-
+    # --- shutdown ---------------------------------------------------------------------------------
     def _interrupted(self, event: Interrupted, now: float) -> None:
         stopped = []
         for token in event.tokens:
@@ -533,15 +496,11 @@ class DedupEngine:
             return  # until its BEGUN is stored
         self._running -= 1
         if entry.started and self._policy.in_doubt == "refuse":
-            entry.reason = _IN_DOUBT.decode()
+            entry.reason = IN_DOUBT
             self._refuse_all(entry, entry.reason)
             self._entries.settle(entry, State.IN_DOUBT, now)
         else:
             self._promote(entry, now)
-
-
-def _begun_last(found: Found) -> tuple[bool, int]:
-    return found.record.kind is Kind.BEGUN, found.record.at_us
 
 
 def _go_on(_event: Wake, _now: float) -> None:
