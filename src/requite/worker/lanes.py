@@ -5,6 +5,10 @@ first of a batch wakes a *lane*, which runs handlers one after another in one st
 one suspends. If requests are left then, the next lane is woken. A handler that never suspends costs
 no task and no wake-up; one that suspends runs in a real task, so `asyncio.timeout`, task groups and
 `current_task` work.
+
+Each request begins with the context variables that were set when the worker started. A task cannot
+restore its context, so a lane ends after a handler that has changed a variable, and another one
+takes the rest.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
+from contextvars import Context, copy_context
 from typing import Final, Generic, TypeVar
 
 # Seconds for interrupted handlers to clean up when the worker closes.
@@ -48,6 +53,7 @@ class Lanes(Generic[Token, Work]):
         self._running: dict[Token, asyncio.Task[None]] = {}
         self._idle: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._context = copy_context()  # that of each request
         self._looking = False  # `_wake_one` is scheduled in this iteration
         self._closed = False
 
@@ -96,13 +102,19 @@ class Lanes(Generic[Token, Work]):
         if self._idle:
             self._idle.pop().set_result(None)
         elif len(self._tasks) < self._n:
-            task = loop.create_task(self._lane())
+            task = loop.create_task(self._lane(), context=self._context.copy())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
             return  # the next free lane takes the queued work
         self._looking = True
         loop.call_soon(self._wake_one)  # after the lane's step, in the same loop iteration
+
+    def _end_lane(self, task: asyncio.Task[None]) -> None:
+        """Leave the queue to another lane."""
+        self._tasks.discard(task)
+        if not self._looking:
+            self._wake_one()
 
     async def _lane(self) -> None:
         task = asyncio.current_task()
@@ -123,8 +135,19 @@ class Lanes(Generic[Token, Work]):
                     del self._running[token]
                 if self._closed:  # the handler suppressed the cancellation
                     return
+                if not _are_equal(copy_context(), self._context):  # 0.1 us
+                    self._end_lane(task)
+                    return
                 while task.cancelling():  # the request was cancelled, not the lane
                     task.uncancel()
             idle: asyncio.Future[None] = loop.create_future()
             self._idle.append(idle)
             await idle
+
+
+def _are_equal(context: Context, other: Context) -> bool:
+    """Compare contexts: at once if no variable was set, else by their values."""
+    try:
+        return context == other
+    except Exception:  # raised by the comparison of a user's values
+        return False

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
 
@@ -176,8 +177,9 @@ class Runner:
         request._token = token
         request._on_progress = partial(self._progressed_in_thread, loop)
         try:
+            run = copy_context().run  # so that the next request of the thread begins with its own
             result = await loop.run_in_executor(
-                self._threads, self._begin, loop, token, work, request
+                self._threads, run, self._begin, loop, token, work, request
             )
             frames = self._frames_of(result)
         except _Unheard:
