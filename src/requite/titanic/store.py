@@ -52,8 +52,6 @@ DISK_BYTES_LEAST: Final = SEGMENTS_MIN * _SEGMENT_MIN
 _SEGMENTS: Final = 8  # minimum of a bounded store
 _IDLE_S: Final = 1.0  # how often an idle store checks for segments to compact
 _log: Final = logging.getLogger("requite.titanic")
-_UUID_VERSION: Final = 0x40  # 4: random (RFC 9562, section 5.4)
-_UUID_VARIANT: Final = 0x80
 
 
 def wall_clock_us() -> int:

@@ -31,8 +31,6 @@ BACKLOG_SIZE_MAX_DEFAULT: Final = 60 << 20
 """Somewhat less than the 64 MiB at which shells drop a peer that does not read (`shell/link.py`):
 bytes sent before the back-pressure, and the lengths of messages, also count there."""
 
-PRIORITIES: Final = range(1, 17)
-WEIGHTS: Final = range(1, 1001)
 _SLOTS_MAX: Final = 1 << 24  # far fewer than there are request ids
 
 

@@ -56,7 +56,6 @@ POISONED: Final = b"poisoned"
 
 SERVICE_SIZE_MAX: Final = 255
 KEY_SIZE_MAX: Final = 255
-UUID_SIZE: Final = 16
 TICKET_SIZE: Final = 32
 
 _STATUS: Final = re.compile(rb"([0-9]{3})(?: (.*))?", re.DOTALL)
