@@ -16,6 +16,7 @@ from requite.errors import (
     CallTimeout,
     Cancelled,
     ConfigurationError,
+    Denied,
     NoService,
     Overloaded,
     Poisoned,
@@ -24,6 +25,7 @@ from requite.errors import (
     StoreUnavailable,
     TransportError,
     UnknownTicket,
+    WorkerLost,
 )
 from requite.request import Reply
 from requite.speaks.mdp import client_plan
@@ -255,6 +257,40 @@ def test_a_submission_may_have_been_stored_by_an_earlier_attempt(clock, first):
     with pytest.raises(Overloaded, match="taken; an earlier attempt may have") as caught:
         Play(clock, durable_at().submit(b"x", None, b"", 3.0), first, problem, takes_s=0.5)
     assert caught.value.may_have_executed
+
+
+@pytest.mark.parametrize("first", [LOST, WorkerLost("it left"), (b"500 the sync failed",)])
+@pytest.mark.parametrize("last", [NoService, Denied, Cancelled])
+def test_an_error_that_ends_a_submission_speaks_for_all_its_attempts(clock, first, last):
+    problem = last("it did not arrive", may_have_executed=False, attempts=1)
+    with pytest.raises(last, match="arrive; an earlier attempt may have been stored") as caught:
+        Play(clock, durable_at().submit(b"x", None, b"", ...), first, problem)
+    assert caught.value.may_have_executed
+    assert caught.value.attempts == 1
+
+
+def test_a_repeated_submission_without_a_key_may_have_been_stored(clock):
+    script = durable_at("mdp://host/echo?dialect=0.2").submit(b"x", None, b"", ...)
+    unsent = TransportError("no connection", may_have_executed=False)
+    with pytest.raises(TransportError, match="an earlier attempt may have been stored") as caught:
+        Play(clock, script, (b"500 the sync failed",), unsent)
+    assert caught.value.may_have_executed
+
+
+def test_a_ticket_in_an_error_does_not_hide_that_the_request_is_stored(clock):
+    problem = Denied(f"no right to use {TICKET}", may_have_executed=False)
+    with pytest.raises(Denied, match="is stored and may have run") as caught:
+        Play(clock, durable_at().result(TICKET, 2.0), problem)
+    assert caught.value.may_have_executed
+
+
+@pytest.mark.parametrize("error", [NoService, Denied, Cancelled])
+def test_a_submission_that_never_arrived_was_not_stored(clock, error):
+    unsent = Overloaded("all slots are taken", may_have_executed=False)
+    problem = error("it did not arrive", may_have_executed=False)
+    with pytest.raises(error, match=r"^it did not arrive$") as caught:
+        Play(clock, durable_at().submit(b"x", None, b"", ...), unsent, problem)
+    assert not caught.value.may_have_executed
 
 
 def test_an_unsent_submission_was_not_stored(clock):

@@ -538,6 +538,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _shells("I10", "shells-swarm", _BEHIND_A_BROKER, worker=shells.DropsFailures),
     _shells("lossless", "shells-calm", client=shells.GivesUp),
     _shells("may_have_executed", "shells-swarm", client=shells.SaysItHasNotRun),
+    _shells("may_have_executed", "shells-titanic", client=shells.SaysItWasNotStored),
     _shells("I10", "shells-deaths", {"transport": Transport.QUEUE}, queue=shells.ListensOnce),
     _shells("I9", "shells-pool-calm", manager=shells.StopsNoGroup),
     _shells("lossless", "shells-pool-calm", manager=shells.SeesNoRequests),

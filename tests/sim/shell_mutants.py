@@ -133,6 +133,18 @@ class SaysItHasNotRun(AsyncClient):
             raise NoService(str(error), may_have_executed=False) from error
 
 
+class SaysItWasNotStored(AsyncClient):
+    """Reports a failed submission of a durable request as not executed."""
+
+    async def submit(self, *args: Any, **given: Any) -> str:
+        """Submit; an error says that the request has not run."""
+        try:
+            return await super().submit(*args, **given)
+        except CallError as error:
+            error.may_have_executed = False
+            raise
+
+
 class NeverCancels(AsyncClient):
     """Ignores cancellation by the user."""
 

@@ -137,7 +137,13 @@ def check_ticket(ticket: str) -> str:
 def _submit(ask: Ask) -> Script[str]:
     pauses = Pauses(ask.until)
     while True:
-        reply = yield from _answer(ask, pauses, inf if ask.key else None)
+        try:
+            reply = yield from _answer(ask, pauses, inf if ask.key else None)
+        except CallError as error:
+            if pauses.may_have_arrived and not error.may_have_executed:
+                why = "an earlier attempt may have been stored, and run"
+                raise _that_may_have_run(error, why) from error
+            raise
         if reply.frames[0] == OK:  # the usual case
             return _ticket_of(reply)
         status = decode_status(reply.frames[0])
@@ -206,6 +212,7 @@ class Pauses:
     """Growing pauses between queries, until the deadline; then the last known error is raised.
 
     A query's timeout does not replace an earlier, more specific error (no reply yet, no service).
+    `may_have_arrived`: whether one of the queries so far may have arrived.
     """
 
     def __init__(self, until: float, rng: Callable[[], float] | None = None) -> None:
@@ -213,21 +220,18 @@ class Pauses:
         self._rng = rng or entropy.jitter
         self._pause_s = _PAUSE_S
         self._known: CallError | None = None
-        self._may_have_arrived = False  # any of the queries so far
+        self.may_have_arrived = False
 
     def after(self, error: CallError, *, is_known: bool = True) -> Script[None]:
         """Wait for the next attempt; once the deadline has passed, raise the last known error."""
         if is_known:
             self._known = error
-        self._may_have_arrived |= error.may_have_executed
+        self.may_have_arrived |= error.may_have_executed
         pause_s = self._pause_s * (1 - self._rng() / 2)
         self._pause_s = min(_PAUSE_MAX_S, self._pause_s * _PAUSE_GROWTH)
         yield Pause(min(self._until, clock.now() + pause_s))
         if clock.now() >= self._until:
-            error = self._known or error
-            if self._may_have_arrived and not error.may_have_executed:
-                raise _that_may_have_run(error, "an earlier attempt may have been stored, and run")
-            raise error
+            raise self._known or error
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -243,7 +247,7 @@ def _ticket_of(reply: Reply) -> str:
 
 def _still_stored(error: CallError, ticket: str) -> CallError:
     """Return a query's error as an error about the durable request itself."""
-    if ticket in str(error):
+    if error.may_have_executed and ticket in str(error):
         return error
     return _that_may_have_run(error, f"request {ticket} is stored and may have run")
 
