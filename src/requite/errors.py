@@ -130,7 +130,12 @@ class RemoteViolation(ProtocolViolation):
 
 
 class StorageError(RequiteError):
-    """A log on disk could not be opened, written or read. The message says what to do."""
+    """A log on disk could not be opened, written or read. The message says what to do.
+
+    `cut_bytes`: the size of the torn tail of the log that a failed opening has truncated.
+    """
+
+    cut_bytes = 0
 
 
 class LogLocked(StorageError):

@@ -343,8 +343,9 @@ def test_recovered_damage_is_reported_even_if_opening_fails() -> None:
     file._data[-1] ^= 1
     disk.unlock()  # as if the writer was killed
     disk.fail["create"] = LogFull("no space")
-    with pytest.raises(LogFull, match=r"no space \(before that: \d+ bytes at the end"):
+    with pytest.raises(LogFull, match=r"no space \(before that: \d+ bytes at the end") as caught:
         MemoryLog(b"TEST", SMALL, disk)
+    assert caught.value.cut_bytes > 0
     with MemoryLog(b"TEST", SMALL, disk) as log:
         assert log.recovered.cut_bytes == 0
         assert payloads(log.reader().tail()) == [b"whole"]

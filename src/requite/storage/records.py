@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from requite.errors import StorageError
 from requite.storage.layout import record_size
 
 RAW_SIZE_MAX: Final = 4096
@@ -86,8 +87,9 @@ class Recovery(NamedTuple):
     torn_at: Position | None = None
     damaged: tuple[Damage, ...] = ()
 
-    def add_to(self, error: Exception) -> None:
-        """Add the truncated tail to an error's message: the next opening will not find it."""
+    def add_to(self, error: StorageError) -> None:
+        """Add the truncated tail to an error: the next opening will not find it."""
         if self.cut_bytes:
+            error.cut_bytes = self.cut_bytes
             cut = f"{self.cut_bytes} bytes at the end of the log were torn, and are cut off"
             error.args = (f"{error} (before that: {cut})",)

@@ -97,7 +97,7 @@ class Node:
             return
         except StorageError as error:
             self._say(f"cannot start: {error}")
-            self._hear("cut off" in str(error))
+            self._hear(error.cut_bytes)
             self.disk = self.disk.after_death()
             self._world.after(_RESTART_S, self.start)
             return
@@ -130,7 +130,7 @@ class Node:
             return
         except StorageError as error:
             self._say(f"cannot open it again: {error}")
-            self._hear("cut off" in str(error))
+            self._hear(error.cut_bytes)
             self._die()
             return
         self._say("opens the log again")
