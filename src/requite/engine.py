@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol, final
 
 from requite.errors import CallError, StorageError
@@ -266,13 +267,24 @@ class Connect:
     """Open another connection to the address that the shell is configured with."""
 
 
+class Cause(Enum):
+    """Why an engine disconnects a peer."""
+
+    DONE = "done"  # by its own decision: it stops, or needs the connection no longer
+    SILENT = "silent"  # nothing has come from the peer for too long
+    FAULTY = "faulty"  # the peer broke the protocol
+    DENIED = "denied"  # the peer has no right to what it wants
+
+
 @final
 @dataclass(slots=True)
 class Disconnect:
-    """Send the peer's queued messages, then close its connection. `PeerLost` does not follow."""
+    """Send the peer's queued messages, then close its connection. `PeerLost` does not follow.
+    `reason` is for people."""
 
     peer: Peer
     reason: str
+    cause: Cause
 
 
 @final

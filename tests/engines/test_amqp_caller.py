@@ -9,7 +9,7 @@ from pamqp import commands
 from tests.spec.requirement import requirement
 from tests.support.amqp_engines import ORIGIN, SIDE, caller, lose_connection
 
-from requite.engine import Cancel, Disconnect, Drain, PeerJoined, PeerLost, Stopped, Warn
+from requite.engine import Cancel, Cause, Disconnect, Drain, PeerJoined, PeerLost, Stopped, Warn
 from requite.errors import (
     CallError,
     CallTimeout,
@@ -360,4 +360,4 @@ def test_a_second_connection_is_closed() -> None:
     rabbit = caller()
     rabbit.get_ready()
     rabbit.feed(PeerJoined("another"))
-    assert rabbit.effects == [Disconnect("another", "one connection is enough")]
+    assert rabbit.effects == [Disconnect("another", "one connection is enough", Cause.DONE)]

@@ -10,6 +10,7 @@ from tests.support.client import ORIGIN, ClientBench, connected
 
 from requite.engine import (
     Cancel,
+    Cause,
     PeerBlocked,
     PeerJoined,
     PeerWritable,
@@ -177,6 +178,7 @@ def test_a_gap_in_the_partials_closes_the_connection(index):
     (sent,) = bench.requests
     bench.say(bench.partial(sent, b"0", 0), bench.partial(sent, b"?", index))
     assert "broke the protocol" in bench.disconnected["link-1"]
+    assert bench.causes["link-1"] is Cause.FAULTY
     error = bench.errors["a"]
     assert isinstance(error, TransportError)
     assert "1 of the request's partial replies had" in str(error)

@@ -6,6 +6,7 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.client import ClientBench, connected
 
+from requite.engine import Cause
 from requite.errors import (
     CallTimeout,
     Cancelled,
@@ -304,6 +305,7 @@ def test_calls_move_to_another_connection_after_the_broker_times_out():
     assert bench.links == ["link-1"]
     bench.advance(0.1)
     assert "nothing came from the broker for 3.00 s" in bench.disconnected["link-1"]
+    assert bench.causes["link-1"] is Cause.SILENT
     assert isinstance(bench.errors["b"], TransportError)
     bench.join()
     bench.answer(bench.requests[-1])

@@ -6,7 +6,7 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
-from requite.engine import Received
+from requite.engine import Cause, Received
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
     ClientFinal,
@@ -192,6 +192,7 @@ def test_a_silent_worker_is_disconnected_and_its_request_redelivered():
     bench.request("c", 1)
     bench.keep_alive(4.0, "w2")
     assert "silent" in bench.disconnected["w1"]
+    assert bench.causes["w1"] is Cause.SILENT
     assert isinstance(bench.sent("w1")[-1], Disconnect)
     assert len(bench.requests("w2")) == 1
 

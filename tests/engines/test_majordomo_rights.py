@@ -10,7 +10,7 @@ from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
 from requite.chronicle import Chronicle, Kind
-from requite.engine import Received, RightsChanged, Send
+from requite.engine import Cause, Received, RightsChanged, Send
 from requite.principal import ANYONE, INSIDE, Principal, Quota, Rights
 from requite.protocols.majordomo.wire import (
     ClientFinal,
@@ -411,6 +411,7 @@ def test_a_worker_that_has_lost_its_right_is_disconnected_and_its_requests_go_on
     revoked.grant(Rights(), Quota())
     bench.feed(RightsChanged())
     assert "no right to serve" in bench.disconnected["w"]
+    assert bench.causes["w"] is Cause.DENIED
     bench.final("v")
     assert [final.status for final in bench.finals("c")] == [0]
 

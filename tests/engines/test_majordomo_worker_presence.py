@@ -6,6 +6,7 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.worker import WorkerBench, started
 
+from requite.engine import Cause
 from requite.protocols.majordomo.wire import (
     Disconnect,
     Progress,
@@ -52,6 +53,7 @@ def test_a_worker_reconnects_after_its_broker_times_out(version):
     assert bench.link == "link-1"
     bench.advance(0.01)
     assert "nothing came from the broker for 3.00 s" in bench.disconnected["link-1"]
+    assert bench.causes["link-1"] is Cause.SILENT
     assert job in bench.abandoned
     assert bench.dialling == 1
 

@@ -6,7 +6,7 @@ import pytest
 from tests.support.pirate_engines import HEARTBEAT, READY, WorkerBench
 
 from requite.chronicle import Kind
-from requite.engine import Produced, Progressed, Started, Submit, Wake
+from requite.engine import Cause, Produced, Progressed, Started, Submit, Wake
 from requite.errors import ConfigurationError, LocalViolation
 from requite.protocols.pirate.policy import WorkerPolicy
 from requite.protocols.pirate.wire import Pattern
@@ -97,6 +97,7 @@ def test_a_malformed_message_closes_the_connection(frames: list[bytes]) -> None:
     bench = worker()
     bench.say("q", frames)
     assert "broke the protocol" in bench.disconnected["q"]
+    assert bench.causes["q"] is Cause.FAULTY
     assert [each.kind for each in bench.warnings] == ["malformed"]
 
 

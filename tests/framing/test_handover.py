@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from requite.engine import Disconnect, Effect, Input, PeerJoined, PeerLost, Received, Send
+from requite.engine import Cause, Disconnect, Effect, Input, PeerJoined, PeerLost, Received, Send
 from requite.framing.handover import Handover
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections, Endpoint
@@ -56,7 +56,7 @@ class Recorder:
             if isinstance(event, PeerJoined):
                 yield from (Send(event.peer, message) for message in self._first)
                 if self._hangs_up:
-                    yield Disconnect(event.peer, "that was all")
+                    yield Disconnect(event.peer, "that was all", Cause.DONE)
 
     def deadline(self) -> float | None:
         return None

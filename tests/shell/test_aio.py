@@ -15,6 +15,7 @@ from tests.shell.fakes import LineFraming, ScriptedEngine
 
 from requite.backoff import Backoff
 from requite.engine import (
+    Cause,
     Connect,
     Disconnect,
     Drain,
@@ -262,7 +263,10 @@ def test_a_peer_that_does_not_read_cannot_delay_close(on_loop: Run) -> None:
         start(shell, engine)
         await engine.until("PeerJoined")
         peer = engine.inputs[-1].peer
-        engine.script = lambda event: [Send(peer, [b"x" * (16 << 20)]), Disconnect(peer, "over")]
+        engine.script = lambda event: [
+            Send(peer, [b"x" * (16 << 20)]),
+            Disconnect(peer, "over", Cause.DONE),
+        ]
         began = clock.now()
         shell.submit(Drain())
         await shell.close()
@@ -293,7 +297,9 @@ def test_persistent_connections_are_redialled(on_loop: Run) -> None:
         assert sorted(place for _, place in names_of(served)) == [1, 2]
         assert shell.trouble == ""
         first = next(event.peer for event in served.inputs if type(event) is PeerJoined)
-        served.script = lambda event: [Disconnect(first, "enough")] if type(event) is Drain else []
+        served.script = lambda event: (
+            [Disconnect(first, "enough", Cause.DONE)] if type(event) is Drain else []
+        )
         listener.submit(Drain())
         await engine.until("PeerLost")
         await engine.until("PeerJoined", 3)  # redialled without a request by the engine

@@ -10,6 +10,7 @@ from tests.shell.fakes import FakeStream, HostBench, LineFraming, ScriptedEngine
 from requite.engine import (
     Cancel,
     CancelHandler,
+    Cause,
     Connect,
     Deliver,
     Disconnect,
@@ -97,7 +98,7 @@ def test_a_farewell_is_answered_and_ends_the_connection_after_earlier_messages(
 
 def test_a_farewell_on_an_ended_link_is_not_reported(bench: HostBench) -> None:
     link, stream = bench.open()
-    bench.engine.script = lambda event: [Disconnect(link, "enough")]
+    bench.engine.script = lambda event: [Disconnect(link, "enough", Cause.DONE)]
     bench.host.received(link, b"one\n.\n")
     assert bench.engine.kinds() == ["PeerJoined", "Received"]
     assert stream.calls.count("close") == 1

@@ -7,6 +7,7 @@ from tests.shell.fakes import FakeStream, HostBench, warnings_of
 
 from requite.engine import (
     Cancel,
+    Cause,
     Disconnect,
     Drain,
     PeerLost,
@@ -177,7 +178,7 @@ def test_part_of_a_message_is_a_sign_of_life(bench: HostBench) -> None:
 def test_disconnect_sends_what_is_queued_and_is_not_echoed(bench: HostBench) -> None:
     link, stream = bench.open()
     bench.engine.script = lambda event: (
-        [Send(link, [b"goodbye"]), Disconnect(link, "enough"), Send(link, [b"never"])]
+        [Send(link, [b"goodbye"]), Disconnect(link, "enough", Cause.DONE), Send(link, [b"never"])]
         if isinstance(event, Drain)
         else []
     )
@@ -195,7 +196,8 @@ def test_disconnect_sends_what_is_queued_and_is_not_echoed(bench: HostBench) -> 
 def test_a_close_that_hangs_is_aborted(bench: HostBench) -> None:
     link, stream = bench.open()
     bench.host.blocked(link)
-    bench.engine.script = lambda event: [Disconnect(link, "")] if isinstance(event, Drain) else []
+    bye = [Disconnect(link, "", Cause.DONE)]
+    bench.engine.script = lambda event: bye if isinstance(event, Drain) else []
     bench.host.submit(Drain())
     assert stream.calls[-1] == "close"
     bench.tick(4.9)

@@ -9,7 +9,7 @@ from typing import Any
 from tests.sim.parts import with_part
 
 from requite.core.slots import Slots
-from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Send, Stopped
+from requite.engine import Cause, Deliver, Disconnect, Effect, Fail, Input, Send, Stopped
 from requite.errors import CallTimeout
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.caller import AmqpCaller
@@ -240,7 +240,7 @@ class PunishesTheInnocent(AmqpResponder):
     def _drop(self, why: str, now: float) -> None:
         super()._drop(why, now)
         if why == Why.MALFORMED and self._peer is not None:
-            self._out.append(Disconnect(self._peer, "malformed"))
+            self._out.append(Disconnect(self._peer, "malformed", Cause.FAULTY))
             self._leave("malformed", now)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.sim.parts import with_part
 
 from requite.core.turns import Turns
-from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Send
+from requite.engine import Cause, Deliver, Disconnect, Effect, Fail, Input, Send
 from requite.errors import CallTimeout
 from requite.protocols.freelance import wire
 from requite.protocols.freelance.agent import AgentClient
@@ -186,7 +186,7 @@ class PunishesTheInnocent(FreelanceServer):
     def _refuse(self, violation: Any, now: float) -> None:
         super()._refuse(violation, now)
         for caller in list(self._turns):
-            self._out.append(Disconnect(caller.peer, "malformed"))
+            self._out.append(Disconnect(caller.peer, "malformed", Cause.FAULTY))
             self._turns.leave(caller.peer)
 
 

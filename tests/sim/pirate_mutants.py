@@ -10,7 +10,7 @@ from math import inf
 from typing import Any
 
 from requite.core.turns import Turns
-from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Received, Send
+from requite.engine import Cause, Deliver, Disconnect, Effect, Fail, Input, Received, Send
 from requite.errors import CallTimeout, RemoteViolation
 from requite.protocols.pirate import wire
 from requite.protocols.pirate.client import LazyPirate
@@ -181,7 +181,7 @@ class JudgesTheBusy(PirateQueue):
 
     def _attend(self, hand: Any, now: float) -> None:
         if now - hand.liveness.heard_at > hand.liveness.silence_s / 2:
-            self._out.append(Disconnect(hand.peer, "nothing came from it"))
+            self._out.append(Disconnect(hand.peer, "nothing came from it", Cause.SILENT))
             self._forget_worker(hand, "nothing came from it", now)
             return
         super()._attend(hand, now)

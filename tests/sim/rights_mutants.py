@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from requite.engine import Send
+from requite.engine import Cause, Send
 from requite.principal import Principal
 from requite.protocols.majordomo.authorizer import Authorizer
 from requite.protocols.majordomo.broker import MajordomoBroker
@@ -111,7 +111,7 @@ class RegistersBeforeItChecks(_Broker):
 
         def due(self, worker: Worker, now: float) -> None:
             if denied := lacks_to_serve(worker.principal, worker.service.name):
-                self.dismiss(worker, denied, now)
+                self.dismiss(worker, denied, Cause.DENIED, now)
             else:
                 super().due(worker, now)
 
@@ -132,7 +132,7 @@ class ReviewsOneByOne(_Broker):
             workers = [each for each in self._parties.values() if isinstance(each, Worker)]
             for worker in workers:
                 if denied := lacks_to_serve(worker.principal, worker.service.name):
-                    self.dismiss(worker, denied, now)
+                    self.dismiss(worker, denied, Cause.DENIED, now)
 
 
 class KeepsQueuedRequests(_Broker):
@@ -229,4 +229,5 @@ class ExpelsAllWorkers(_Broker):
             workers = [each for each in self._parties.values() if isinstance(each, Worker)]
             for worker in workers:
                 name = worker.service.name.decode()
-                self.dismiss(worker, f"{worker.principal} has no right to serve {name!r}", now)
+                why = f"{worker.principal} has no right to serve {name!r}"
+                self.dismiss(worker, why, Cause.DENIED, now)

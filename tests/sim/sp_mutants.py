@@ -12,7 +12,7 @@ from typing import Any
 from tests.sim.parts import with_part
 
 from requite.core.turns import Turns
-from requite.engine import Deliver, Disconnect, Effect, Fail, Input, Received, Send
+from requite.engine import Cause, Deliver, Disconnect, Effect, Fail, Input, Received, Send
 from requite.errors import CallTimeout
 from requite.protocols.scalability.channels import Channel, Channels
 from requite.protocols.scalability.device import ScalabilityDevice
@@ -281,7 +281,7 @@ class PunishesTheInnocent(_Worker):
     def _refuse(self, payload: bytes, now: float) -> None:
         super()._refuse(payload, now)
         for caller in list(self._turns):
-            self._out.append(Disconnect(caller.peer, "malformed"))
+            self._out.append(Disconnect(caller.peer, "malformed", Cause.FAULTY))
             self._turns.leave(caller.peer)
 
 

@@ -6,6 +6,7 @@ from tests.spec.requirement import requirement
 from tests.support.pirate_engines import HEARTBEAT, READY, QueueBench
 
 from requite.core.liveness import HeartbeatPolicy
+from requite.engine import Cause
 from requite.protocols.pirate.policy import QueuePolicy
 from requite.protocols.pirate.wire import Pattern
 
@@ -90,6 +91,7 @@ def test_a_silent_worker_is_disconnected_after_three_intervals() -> None:
     assert "w" in bench.peers
     bench.advance(0.2)
     assert "nothing came" in bench.disconnected["w"]
+    assert bench.causes["w"] is Cause.SILENT
     sent = len(bench.to("w"))
     bench.ask("c", b"x")
     bench.advance(5.0)

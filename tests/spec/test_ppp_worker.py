@@ -7,7 +7,7 @@ from tests.spec.requirement import requirement
 from tests.support.pirate_engines import HEARTBEAT, READY, WorkerBench
 
 from requite.core.liveness import HeartbeatPolicy
-from requite.engine import Wake
+from requite.engine import Cause, Wake
 from requite.protocols.pirate.policy import WorkerPolicy
 from requite.protocols.pirate.wire import Pattern
 
@@ -74,6 +74,7 @@ def test_a_worker_reconnects_after_its_queue_times_out() -> None:
     assert "q" in bench.peers
     bench.advance(0.2)
     assert "nothing came from the queue" in bench.disconnected["q"]
+    assert bench.causes["q"] is Cause.SILENT
     bench.advance(1.0)
     assert len(bench.dials) == 2
     bench.join("q2")

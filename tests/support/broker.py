@@ -16,6 +16,7 @@ from typing import Any
 
 from requite.chronicle import NO_CALL, NO_INSTANCE, Chronicle
 from requite.engine import (
+    Cause,
     Disconnect,
     Drain,
     Effect,
@@ -58,6 +59,7 @@ class BrokerBench:
         self.now = 100.0
         self.commands: dict[str, list[Any]] = defaultdict(list)
         self.disconnected: dict[str, str] = {}
+        self.causes: dict[str, Cause] = {}
         self.notes: list[Note] = []
         self.warnings: list[Warn] = []
         self.stopped = False
@@ -211,8 +213,9 @@ class BrokerBench:
                 role, dialect = self._peers[str(peer)]
                 decode = dialect.decode_to_client if role == "client" else dialect.decode_to_worker
                 self.commands[str(peer)].append(decode(list(message)))
-            case Disconnect(peer, reason):
+            case Disconnect(peer, reason, cause):
                 self.disconnected[str(peer)] = reason
+                self.causes[str(peer)] = cause
                 self.unread.pop(str(peer), None)
             case StopReading(peer):
                 assert peer not in self.unread, "stopped twice"

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from requite.chronicle import Chronicle
 from requite.engine import (
     Cancel,
+    Cause,
     Connect,
     Deliver,
     Disconnect,
@@ -91,6 +92,7 @@ class ClientBench:
         self.replies: dict[Any, Reply] = {}
         self.errors: dict[Any, CallError] = {}
         self.disconnected: dict[str, str] = {}
+        self.causes: dict[str, Cause] = {}
         self.notes: list[Note] = []
         self.warnings: list[Warn] = []
         self.stopped = False
@@ -226,9 +228,10 @@ class ClientBench:
                 self.errors[token] = error
             case Connect():
                 self.dialling += 1
-            case Disconnect(peer, reason):
+            case Disconnect(peer, reason, cause):
                 self.links.remove(str(peer))
                 self.disconnected[str(peer)] = reason
+                self.causes[str(peer)] = cause
             case Note():
                 self.notes.append(effect)
             case Warn():

@@ -14,6 +14,7 @@ from typing import Any
 from requite.engine import (
     Cancel,
     CancelHandler,
+    Cause,
     Deliver,
     Disconnect,
     Drain,
@@ -111,6 +112,7 @@ class Bench(ClockedEngine):
         self.sent: list[Any] = []  # pairs of peer and message
         self.sent_at: list[float] = []
         self.disconnected: dict[str, str] = {}
+        self.causes: dict[str, Cause] = {}
 
     # --- the network --------------------------------------------------------------------------
     def lose(self, peer: str, reason: str = "reset") -> None:
@@ -154,9 +156,10 @@ class Bench(ClockedEngine):
                 self.unread.add(str(peer))
             case ResumeReading(peer):
                 self.unread.remove(str(peer))
-            case Disconnect(peer, reason):
+            case Disconnect(peer, reason, cause):
                 del self.peers[str(peer)]
                 self.disconnected[str(peer)] = reason
+                self.causes[str(peer)] = cause
             case _:
                 super()._perform(effect)
 

@@ -22,6 +22,7 @@ from requite.core.jobs import ClientJob
 from requite.engine import (
     Cancel,
     CancelHandler,
+    Cause,
     Connect,
     Deliver,
     Disconnect,
@@ -70,6 +71,7 @@ class Bench(ClockedEngine):
         self.unread: set[str] = set()
         self.sent: list[tuple[str, list[bytes]]] = []
         self.disconnected: dict[str, str] = {}
+        self.causes: dict[str, Cause] = {}
         self.dials: list[float] = []
 
     def join(self, peer: str, place: Any = None) -> str:
@@ -106,10 +108,11 @@ class Bench(ClockedEngine):
             case Send(peer, message):
                 assert peer in self.peers, f"sent to {peer}, which does not stand: {message}"
                 self.sent.append((peer, list(message)))
-            case Disconnect(peer, reason):
+            case Disconnect(peer, reason, cause):
                 self.peers.remove(peer)
                 self.unread.discard(peer)
                 self.disconnected[peer] = reason
+                self.causes[peer] = cause
             case Connect():
                 self.dials.append(self.now)
             case StopReading(peer):

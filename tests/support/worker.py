@@ -19,6 +19,7 @@ from requite.chronicle import NO_CALL, Chronicle
 from requite.core.liveness import HeartbeatPolicy
 from requite.engine import (
     CancelHandler,
+    Cause,
     Connect,
     Deliver,
     Disconnect,
@@ -76,6 +77,7 @@ class WorkerBench:
         self.requests: dict[Job, Request] = {}
         self.abandoned: dict[Job, str] = {}
         self.disconnected: dict[str, str] = {}
+        self.causes: dict[str, Cause] = {}
         self.notes: list[Note] = []
         self.warnings: list[Warn] = []
         self.stopped = False
@@ -205,10 +207,11 @@ class WorkerBench:
                 self.abandoned[token] = reason
             case Connect():
                 self.dialling += 1
-            case Disconnect(peer, reason):
+            case Disconnect(peer, reason, cause):
                 if peer == self.link:
                     self.link = None
                 self.disconnected[str(peer)] = reason
+                self.causes[str(peer)] = cause
             case Note():
                 self.notes.append(effect)
             case Warn():

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from requite.engine import (
+    Cause,
     Disconnect,
     Drain,
     Effect,
@@ -155,7 +156,7 @@ class StandbyGate:
         self._mode = _Mode.SHUT
         held, self._held = self._held, []
         strangers = [event.peer for event in held if event.__class__ is PeerJoined]
-        goodbyes = [Disconnect(peer, NOT_ACTIVE) for peer in strangers]
+        goodbyes = [Disconnect(peer, NOT_ACTIVE, Cause.DONE) for peer in strangers]
         changes = [event for event in held if event.__class__ is RightsChanged]
         last = self._broker.step_down(NOT_ACTIVE, now)
         return [*last, *goodbyes, *self._broker.handle(changes, now)]
@@ -192,11 +193,11 @@ class StandbyGate:
             case PeerJoined(peer) if self.lets_in():
                 self._guests[peer] = _Guest(event)
             case PeerJoined(peer):  # the other server was heard during the handshake
-                return [Disconnect(peer, NOT_ACTIVE)]
+                return [Disconnect(peer, NOT_ACTIVE, Cause.DONE)]
             case PeerLost(peer):
                 self._guests.pop(peer, None)
             case Drain():
-                goodbyes = [Disconnect(peer, NOT_ACTIVE) for peer in self._guests]
+                goodbyes = [Disconnect(peer, NOT_ACTIVE, Cause.DONE) for peer in self._guests]
                 self._guests.clear()
                 return [*goodbyes, *self._broker.handle((event,), now)]
             case RightsChanged():
@@ -211,7 +212,7 @@ class StandbyGate:
         if self.lets_in():
             return ()
         guests, self._guests = self._guests, {}
-        return [Disconnect(peer, NOT_ACTIVE) for peer in guests]
+        return [Disconnect(peer, NOT_ACTIVE, Cause.DONE) for peer in guests]
 
     def _heard(self, peer: Peer, messages: Sequence[Message], now: float) -> Iterable[Effect]:
         guest = self._guests.get(peer)
@@ -222,11 +223,12 @@ class StandbyGate:
         guest.messages = said[:_MESSAGES_MAX]
         found = detect(said[0])
         if found is None:
-            return self._send_away(peer, foreign.describe(said[0]))
+            return self._send_away(peer, foreign.describe(said[0]), Cause.FAULTY)
         role, dialect = found
         if role is PeerRole.WORKER:
             if sum(map(size_of, guest.messages)) > _MESSAGES_SIZE_MAX:
-                return self._send_away(peer, "a worker sent large messages before any request")
+                why = "a worker sent large messages before any request"
+                return self._send_away(peer, why, Cause.FAULTY)
             return self._reassure(peer, dialect) if is_first else ()
         return self._heard_client(guest, dialect, said, now)
 
@@ -244,7 +246,7 @@ class StandbyGate:
         try:
             commands = [dialect.decode_from_client(message) for message in said]
         except RemoteViolation as violation:
-            return self._send_away(peer, str(violation))
+            return self._send_away(peer, str(violation), Cause.FAULTY)
         requests = [each for each in commands if isinstance(each, ClientRequest)]
         if not requests:
             return ()
@@ -252,11 +254,11 @@ class StandbyGate:
         if any(_is_vote(each, principal) for each in requests) and self._vote():
             guest.messages = [*said]
             return self._open(now)
-        return [*_refusals(peer, dialect, requests), *self._send_away(peer, NOT_ACTIVE)]
+        return [*_refusals(peer, dialect, requests), *self._send_away(peer, NOT_ACTIVE, Cause.DONE)]
 
-    def _send_away(self, peer: Peer, reason: str) -> list[Effect]:
+    def _send_away(self, peer: Peer, reason: str, cause: Cause) -> list[Effect]:
         self._guests.pop(peer, None)
-        return [Disconnect(peer, reason)]
+        return [Disconnect(peer, reason, cause)]
 
 
 def _is_vote(request: ClientRequest, principal: Principal) -> bool:

@@ -31,6 +31,7 @@ from requite.core.recording import call_observer
 from requite.core.slots import Slots
 from requite.engine import (
     Cancel,
+    Cause,
     Deliver,
     Disconnect,
     Drain,
@@ -184,7 +185,7 @@ class AmqpCaller(ConnectedEngine):
 
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._stopped:
-            self._out.append(Disconnect(event.peer, "the client is closed"))
+            self._out.append(Disconnect(event.peer, "the client is closed", Cause.DONE))
         else:
             super()._joined(event, now)
 

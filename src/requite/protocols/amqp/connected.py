@@ -16,6 +16,7 @@ from typing import Any, Final
 from requite.core.liveness import HeartbeatPolicy, Liveness, absence_s
 from requite.core.machine import Machine
 from requite.engine import (
+    Cause,
     Disconnect,
     Message,
     Peer,
@@ -73,7 +74,7 @@ class ConnectedEngine(Machine):
     # --- the connection ---------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._stopped or self._peer is not None:
-            self._out.append(Disconnect(event.peer, "one connection is enough"))
+            self._out.append(Disconnect(event.peer, "one connection is enough", Cause.DONE))
             return
         self._peer = event.peer
         self._agreed = False
@@ -148,7 +149,7 @@ class ConnectedEngine(Machine):
         liveness.excuse(absence_s(liveness.next_at(), now, liveness.interval_s), now)
         if now >= liveness.gone_at():
             reason = f"RabbitMQ was silent for {now - liveness.heard_at:.1f} s"
-            self._out.append(Disconnect(self._peer, reason))
+            self._out.append(Disconnect(self._peer, reason, Cause.SILENT))
             self._leave(reason, now)
             return
         if self._agreed and now >= liveness.speak_at():

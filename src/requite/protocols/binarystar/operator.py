@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from requite.engine import (
+    Cause,
     Deliver,
     Disconnect,
     Effect,
@@ -69,7 +70,7 @@ class BinaryStarOperator:
         try:
             answer = decode(message)
         except RemoteViolation as violation:
-            return [Disconnect(peer, str(violation))]
+            return [Disconnect(peer, str(violation), Cause.FAULTY)]
         if not isinstance(answer, View | Refused):
             return []
         self._question = None

@@ -26,6 +26,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from requite.engine import (
+    Cause,
     Deliver,
     Disconnect,
     Drain,
@@ -222,7 +223,7 @@ class BinaryStarPeer:
         if now >= self._sent_at + self.policy.heartbeat_s:
             self._send_heartbeat(now)
         for peer in self._links.take_silent(now):
-            self._out.append(Disconnect(peer, "silent for too long"))
+            self._out.append(Disconnect(peer, "silent for too long", Cause.SILENT))
         self._maybe_report(now)
         if self._draining and (self.state is not State.RESIGNED or now >= self._stop_at):
             self._stop()
@@ -250,7 +251,7 @@ class BinaryStarPeer:
         is_dialled = event.place == DIALLED
         outdone = self._links.add(event.peer, is_dialled, now)
         if outdone is not None:
-            self._out.append(Disconnect(outdone, "too many connections"))
+            self._out.append(Disconnect(outdone, "too many connections", Cause.DONE))
         if is_dialled:
             # The peer may act upon the heartbeat that we send now, so our state must not change
             # before it could answer.
@@ -288,7 +289,7 @@ class BinaryStarPeer:
         """Close the connection of a peer that violates the protocol."""
         self._links.remove(link.peer)
         self._out.append(Warn("pair link refused", why))
-        self._out.append(Disconnect(link.peer, why))
+        self._out.append(Disconnect(link.peer, why, Cause.FAULTY))
 
     # --- from the other server --------------------------------------------------------------------
     def _heard(self, link: PeerLink, word: Word, now: float) -> None:
@@ -309,7 +310,7 @@ class BinaryStarPeer:
             self._out.append(Warn("new peer process", another_process(word.role)))
         if is_new:
             for peer in self._links.take_outdated(word):
-                self._out.append(Disconnect(peer, "the other server has restarted"))
+                self._out.append(Disconnect(peer, "the other server has restarted", Cause.DONE))
         self._apply_heartbeat(word, now)
         if is_new or word.wants_answer:
             self._send_heartbeat(now)

@@ -32,6 +32,7 @@ from requite.core.machine import Handlers, Machine
 from requite.core.recording import call_observer
 from requite.engine import (
     Cancel,
+    Cause,
     Disconnect,
     Drain,
     PeerBlocked,
@@ -239,6 +240,6 @@ class FreelanceClient(Machine):
 
     def _maybe_joined(self, event: PeerJoined, now: float) -> None:
         if self._stopped:
-            self._out.append(Disconnect(event.peer, "the client is closed"))
+            self._out.append(Disconnect(event.peer, "the client is closed", Cause.DONE))
         else:
             self._joined(event, now)

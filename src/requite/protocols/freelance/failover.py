@@ -19,6 +19,7 @@ from typing import Any
 from requite.core.calls import STRAY
 from requite.core.lanes import Lanes
 from requite.engine import (
+    Cause,
     Disconnect,
     Peer,
     PeerBlocked,
@@ -101,7 +102,7 @@ class FailoverClient(FreelanceClient):
             place = self._places.pop(peer)
             self._line[place].drop(peer)
             self._line[place] = self._line.pop(place)
-            self._out.append(Disconnect(peer, "its request was given up"))
+            self._out.append(Disconnect(peer, "its request was given up", Cause.DONE))
         call.peers.clear()
 
     # --- from servers -----------------------------------------------------------------------------
@@ -125,7 +126,8 @@ class FailoverClient(FreelanceClient):
         for _ in range(strays):
             self.calls.drop(STRAY, now)
         self._drop(peer)
-        self._out.append(Disconnect(peer, "received a reply on a connection without a request"))
+        why = "received a reply on a connection without a request"
+        self._out.append(Disconnect(peer, why, Cause.FAULTY))
 
     # --- lanes ------------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:

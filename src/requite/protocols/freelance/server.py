@@ -24,6 +24,7 @@ from requite.core.machine import Handlers, Machine, ignore_input
 from requite.core.recording import job_observer
 from requite.core.turns import ClientPeer, Turns
 from requite.engine import (
+    Cause,
     Disconnect,
     Drain,
     Finished,
@@ -196,7 +197,7 @@ class FreelanceServer(Machine):
     # --- clients ----------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, _now: float) -> None:
         if self._draining:
-            self._out.append(Disconnect(event.peer, "the server is shutting down"))
+            self._out.append(Disconnect(event.peer, "the server is shutting down", Cause.DONE))
         else:
             self._turns.join(ClientPeer(event.peer, event.principal.name))
 
@@ -229,7 +230,7 @@ class FreelanceServer(Machine):
         if client is None or client.waiting or any(job.peer is peer for job in self.jobs):
             return
         self._turns.leave(peer)
-        self._out.append(Disconnect(peer, "the server is shutting down"))
+        self._out.append(Disconnect(peer, "the server is shutting down", Cause.DONE))
 
     def _maybe_stop(self, _now: float) -> None:
         """Stop once all requests that were read are answered."""

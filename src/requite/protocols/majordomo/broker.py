@@ -209,7 +209,8 @@ class MajordomoBroker:
         elif party.__class__ is Client:
             self._dispatcher.forget(party, now)
         elif party.__class__ is Worker:
-            self._workforce.lost(party, f"the worker was lost ({event.reason or 'closed'})", now)
+            why = f"the worker was lost ({event.reason or 'closed'})"
+            self._workforce.lost(party, why, engine.Cause.DONE, now)
 
     def _peer_blocked(self, event: PeerBlocked, _now: float) -> None:
         party = self.parties.get(event.peer)
@@ -299,10 +300,10 @@ class MajordomoBroker:
         self._workforce.stop()
         for party in self.parties.values():
             if isinstance(party, Worker):
-                self._workforce.lost(party, reason, now)
+                self._workforce.lost(party, reason, engine.Cause.DONE, now)
         for peer in self.parties:
             self._pushback.lost(peer)
-            self._out.append(engine.Disconnect(peer, reason))
+            self._out.append(engine.Disconnect(peer, reason, engine.Cause.DONE))
         self.parties.clear()
         effects = self._out.copy()
         self._out.clear()
@@ -338,6 +339,7 @@ class MajordomoBroker:
         self._timers.clear(_FLUSH)
         self._timers.clear(self._pushback)
         self._workforce.stop()
-        self._out.extend(engine.Disconnect(peer, _DRAINING) for peer in self.parties)
+        done = engine.Cause.DONE
+        self._out.extend(engine.Disconnect(peer, _DRAINING, done) for peer in self.parties)
         self.parties.clear()
         self._out.append(Stopped())

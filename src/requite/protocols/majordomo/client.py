@@ -21,6 +21,7 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.liveness import Liveness, absence_s
 from requite.core.machine import Handlers
 from requite.engine import (
+    Cause,
     Connect,
     Disconnect,
     Peer,
@@ -173,7 +174,7 @@ class MajordomoClient(ClientEngine):
                     self._received_other(command, now)
         except RemoteViolation as violation:
             self._out.append(Warn("malformed", f"the broker broke the protocol: {violation}"))
-            self._drop_connection(f"it broke the protocol: {violation}", now)
+            self._drop_connection(f"it broke the protocol: {violation}", Cause.FAULTY, now)
             return
         self._liveness.heard_at = now
         self._has_heard = True
@@ -219,7 +220,7 @@ class MajordomoClient(ClientEngine):
 
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._stopped or self._peer is not None:
-            self._out.append(Disconnect(event.peer, "this connection is not needed"))
+            self._out.append(Disconnect(event.peer, "this connection is not needed", Cause.DONE))
             return
         self._dialling = False
         self._redial.joined(now)
@@ -238,11 +239,11 @@ class MajordomoClient(ClientEngine):
         """Leave a broker that is shutting down once it owes no answer ([client-drain])."""
         if not any(call.state is SENT for call in self.calls.values()):
             self._redial.turned_away()
-            self._drop_connection("the broker is shutting down", now)
+            self._drop_connection("the broker is shutting down", Cause.DONE, now)
 
-    def _drop_connection(self, reason: str, now: float) -> None:
-        """Disconnect from a dead or faulty broker."""
-        self._out.append(Disconnect(self._peer, reason))
+    def _drop_connection(self, reason: str, cause: Cause, now: float) -> None:
+        """Disconnect from the broker, and reconnect."""
+        self._out.append(Disconnect(self._peer, reason, cause))
         self._connection_lost(reason, now)
 
     def _connection_lost(self, reason: str, now: float) -> None:
@@ -269,7 +270,7 @@ class MajordomoClient(ClientEngine):
 
     def _close(self) -> None:
         if self._peer is not None:
-            self._out.append(Disconnect(self._peer, "the client was closed"))
+            self._out.append(Disconnect(self._peer, "the client was closed", Cause.DONE))
         self._peer = None
         self._dialling = self._leaving = False
         self._beat_at = inf
@@ -318,7 +319,8 @@ class MajordomoClient(ClientEngine):
         if now >= liveness.gone_at():
             self._was_silent = True
             silent_s = now - liveness.heard_at
-            self._drop_connection(f"nothing came from the broker for {silent_s:.2f} s", now)
+            why = f"nothing came from the broker for {silent_s:.2f} s"
+            self._drop_connection(why, Cause.SILENT, now)
             return
         if now >= self._ask_at():
             heartbeat = self._dialect.encode(ClientHeartbeat(self._policy.heartbeat.interval_ms))

@@ -126,7 +126,7 @@ class Clients:
         """Drop a peer that broke the protocol, without effect on others (I13)."""
         self._parties.pop(peer, None)
         self._out.append(Warn("malformed", f"dropped the peer {address.hex()}: {reason}"))
-        self._out.append(engine.Disconnect(peer, reason))
+        self._out.append(engine.Disconnect(peer, reason, engine.Cause.FAULTY))
 
     def take_up_backlogs(self, now: float) -> None:
         """Handle the backlogs of clients that had named too many services."""

@@ -18,6 +18,7 @@ from math import inf
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.lanes import Lanes
 from requite.engine import (
+    Cause,
     Connect,
     Disconnect,
     Peer,
@@ -90,7 +91,7 @@ class LaneClient(ClientEngine):
 
     def _recall(self, call: PendingCall, now: float) -> None:
         self._lanes.drop(call.peer)
-        self._out.append(Disconnect(call.peer, "its request was given up"))
+        self._out.append(Disconnect(call.peer, "its request was given up", Cause.DONE))
         self._connect(now)
 
     def _fail(self, call: PendingCall, error: CallError, now: float) -> None:
@@ -108,7 +109,7 @@ class LaneClient(ClientEngine):
                 self._match(peer, decode(message), now)
         except RemoteViolation as violation:
             reason = f"the broker broke the protocol: {violation}"
-            self._out += (Warn("malformed", reason), Disconnect(peer, reason))
+            self._out += (Warn("malformed", reason), Disconnect(peer, reason, Cause.FAULTY))
             self._connection_lost(peer, reason, now)
             return
         self._redial.fruitless = 0
@@ -136,7 +137,7 @@ class LaneClient(ClientEngine):
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._stopped or not self._lanes.join(event.peer):
-            self._out.append(Disconnect(event.peer, "this connection is not needed"))
+            self._out.append(Disconnect(event.peer, "this connection is not needed", Cause.DONE))
             return
         self._redial.joined(now)
         self._release(event.peer, now)
@@ -169,7 +170,7 @@ class LaneClient(ClientEngine):
         self._out += (Connect() for _ in range(wanted))
 
     def _close(self) -> None:
-        self._out += (Disconnect(peer, "the client was closed") for peer in self._lanes)
+        self._out += (Disconnect(peer, "the client was closed", Cause.DONE) for peer in self._lanes)
         self._lanes.clear()
 
     def _connections(self) -> tuple[int, int]:

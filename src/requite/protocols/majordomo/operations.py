@@ -104,11 +104,11 @@ class Operations:
             if party is not operator and _is_meant(party, subject)
         ]
         workers = {party: reason for _peer, party in found if isinstance(party, Worker)}
-        self._workforce.dismiss_all(workers, now)
+        self._workforce.dismiss_all(workers, engine.Cause.DONE, now)
         for peer, party in found:
             if not isinstance(party, Worker):
                 del self._parties[peer]
-                self._out.append(engine.Disconnect(peer, reason))
+                self._out.append(engine.Disconnect(peer, reason, engine.Cause.DONE))
             if isinstance(party, Client):
                 self._dispatcher.forget(party, now)
             else:

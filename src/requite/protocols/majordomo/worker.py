@@ -198,7 +198,7 @@ class MajordomoWorker(Machine):
             reason = f"the broker broke the protocol: {violation}"
             self._out.append(Warn("malformed", reason))
             self._send_disconnect()
-            self._drop_connection(reason, now)
+            self._drop_connection(reason, engine.Cause.FAULTY, now)
             return
         self._redial.fruitless = 0
         self._was_heard = True
@@ -278,7 +278,7 @@ class MajordomoWorker(Machine):
         """Disconnect, so that the broker redelivers the running requests to other workers."""
         self._out.append(Warn("failed request", warning))
         self._send_disconnect()
-        self._drop_connection(reason, now)
+        self._drop_connection(reason, engine.Cause.DONE, now)
 
     def _progressed(self, event: Progressed, now: float) -> None:
         job: Job = event.token
@@ -308,7 +308,8 @@ class MajordomoWorker(Machine):
 
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._draining or self._peer is not None:
-            self._out.append(engine.Disconnect(event.peer, "this connection is not needed"))
+            why = "this connection is not needed"
+            self._out.append(engine.Disconnect(event.peer, why, engine.Cause.DONE))
             return
         policy = self._policy
         self._dialling = False
@@ -329,14 +330,14 @@ class MajordomoWorker(Machine):
         if reason:
             self.refusal = reason
         why = f": {reason}" if reason else ""
-        self._drop_connection(f"the broker disconnected{why}", now)
+        self._drop_connection(f"the broker disconnected{why}", engine.Cause.DONE, now)
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:
             self._connection_lost(event.reason or "the connection was closed", now)
 
-    def _drop_connection(self, reason: str, now: float) -> None:
-        self._out.append(engine.Disconnect(self._peer, reason))
+    def _drop_connection(self, reason: str, cause: engine.Cause, now: float) -> None:
+        self._out.append(engine.Disconnect(self._peer, reason, cause))
         self._connection_lost(reason, now)
 
     def _connection_lost(self, reason: str, now: float) -> None:
@@ -374,7 +375,8 @@ class MajordomoWorker(Machine):
             did = f"for {now - liveness.heard_at:.2f} s"
             if not self._was_heard:
                 did = "since connecting, not even a reply to READY"
-            self._drop_connection(f"nothing came from the broker {did}", now)
+            why = f"nothing came from the broker {did}"
+            self._drop_connection(why, engine.Cause.SILENT, now)
             return
         if not self._vouches(now):
             why = (
@@ -422,7 +424,8 @@ class MajordomoWorker(Machine):
         self._beat_at = self._sweep.at = inf
         if self._peer is not None:
             self._send_disconnect()
-            self._out.append(engine.Disconnect(self._peer, "the worker has drained"))
+            why = "the worker has drained"
+            self._out.append(engine.Disconnect(self._peer, why, engine.Cause.DONE))
             self._peer = None
         self._out.append(Stopped())
 

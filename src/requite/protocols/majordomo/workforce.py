@@ -14,7 +14,7 @@ from requite import engine
 from requite.chronicle import NO_INSTANCE, Kind
 from requite.core.liveness import Liveness, absence_s
 from requite.core.timers import Timers
-from requite.engine import Effect, Message, Peer, Send, Warn
+from requite.engine import Cause, Effect, Message, Peer, Send, Warn
 from requite.errors import RemoteViolation
 from requite.principal import INSIDE, Principal
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
@@ -80,9 +80,10 @@ class Workforce:
             elif isinstance(command, Ready):
                 self._register(peer, newcomer, dialect, command, messages[1:], now)
             else:
-                self._send_away(peer, dialect, f"it sent {type(command).__name__} before READY")
+                why = f"it sent {type(command).__name__} before READY"
+                self._send_away(peer, dialect, why, Cause.FAULTY)
         except RemoteViolation as error:
-            self._send_away(peer, dialect, f"it broke the protocol: {error}")
+            self._send_away(peer, dialect, f"it broke the protocol: {error}", Cause.FAULTY)
 
     def _register(
         self,
@@ -96,12 +97,12 @@ class Workforce:
         name = newcomer.address if ready.instance == NO_INSTANCE else ready.instance
         if denied := self._denial(newcomer.principal, ready.service, name, now):
             tell = TAKES_PRINCIPALS in newcomer.features
-            self._send_away(peer, dialect, denied, tell=tell)
+            self._send_away(peer, dialect, denied, Cause.DENIED, tell=tell)
             return
         refusal = self._registration_refusal(ready)
         service = None if refusal else self._directory.for_worker(ready.service, now)
         if service is None:
-            self._send_away(peer, dialect, refusal or TOO_MANY)
+            self._send_away(peer, dialect, refusal or TOO_MANY, Cause.DONE)
             return
         liveness = Liveness(self._policy.heartbeat, now)
         if not dialect.has_ids:
@@ -178,7 +179,7 @@ class Workforce:
                 elif not self._take_other(worker, command, now):
                     return
         except RemoteViolation as error:
-            self.dismiss(worker, f"the worker broke the protocol: {error}", now)
+            self.dismiss(worker, f"the worker broke the protocol: {error}", Cause.FAULTY, now)
             return
         if worker.service.queue.length:
             self._dispatcher.feed(worker.service, now)
@@ -217,10 +218,10 @@ class Workforce:
                 self._observer.worker(Kind.WORKER_DRAINED, worker, now)
             case Disconnect():
                 self._parties[worker.peer] = _DEPARTED
-                self.lost(worker, "the worker disconnected", now)
+                self.lost(worker, "the worker disconnected", Cause.DONE, now)
                 return False
             case Ready():
-                self.dismiss(worker, "the worker sent READY twice", now)
+                self.dismiss(worker, "the worker sent READY twice", Cause.FAULTY, now)
                 return False
             case WorkerFinal():
                 raise AssertionError("finals are handled by take()")
@@ -251,30 +252,33 @@ class Workforce:
         self._out.append(Send(worker.peer, worker.dialect.encode(WorkerHeartbeat(interval_ms))))
         worker.liveness.spoke_at = now
 
-    def _send_away(self, peer: Peer, dialect: Dialect, reason: str, *, tell: bool = False) -> None:
+    def _send_away(
+        self, peer: Peer, dialect: Dialect, reason: str, cause: Cause, *, tell: bool = False
+    ) -> None:
         """Send DISCONNECT and close (18/MDP, "Opening and Closing a Connection"). `tell`: with the
         reason, which workers of an older requite do not expect."""
         self._parties.pop(peer, None)
         self._out.append(Warn("disconnect", f"disconnecting a worker: {reason}"))
         told = reason.encode() if tell else b""
         self._out.append(Send(peer, dialect.encode(Disconnect(told))))
-        self._out.append(engine.Disconnect(peer, reason))
+        self._out.append(engine.Disconnect(peer, reason, cause))
 
-    def dismiss(self, worker: Worker, reason: str, now: float) -> None:
+    def dismiss(self, worker: Worker, reason: str, cause: Cause, now: float) -> None:
         """Disconnect a worker, and redeliver its requests."""
-        self._send_away(worker.peer, worker.dialect, reason, tell=worker.takes_principals)
-        self.lost(worker, reason, now)
+        tell = worker.takes_principals
+        self._send_away(worker.peer, worker.dialect, reason, cause, tell=tell)
+        self.lost(worker, reason, cause, now)
 
-    def dismiss_all(self, reasons: Mapping[Worker, str], now: float) -> None:
+    def dismiss_all(self, reasons: Mapping[Worker, str], cause: Cause, now: float) -> None:
         """Disconnect workers for a reason each. None of them gets the requests of another, which
         would count as one more attempt."""
         for worker in reasons:
             worker.draining = True
             worker.service.waiting.pop(worker, None)
         for worker, reason in reasons.items():
-            self.dismiss(worker, reason, now)
+            self.dismiss(worker, reason, cause, now)
 
-    def lost(self, worker: Worker, reason: str, now: float) -> None:
+    def lost(self, worker: Worker, reason: str, cause: Cause, now: float) -> None:
         """Remove a lost worker, and redeliver its requests ([worker-lost])."""
         service = worker.service
         del service.workers[worker]
@@ -284,7 +288,7 @@ class Workforce:
         if not holders:
             del self._named[worker.name]
         self._timers.clear(worker)
-        self._remark("worker_lost", worker, reason=reason)
+        self._remark("worker_lost", worker, reason=reason, cause=cause)
         self._observer.worker(Kind.WORKER_LOST, worker, now, reason)
         for dispatch_id, pending in reversed(worker.holds.items()):  # oldest first in line
             self._timers.clear((worker, dispatch_id))
@@ -316,7 +320,7 @@ class Workforce:
                 f"its worker let {worker.expired} requests in a row expire without any answer"
                 " (worker_expired_max, --worker-expired-max)"
             )
-            self.dismiss(worker, reason, now)
+            self.dismiss(worker, reason, Cause.DONE, now)
 
     def review(self, now: float) -> None:
         """Dismiss the workers that have lost the right to serve ([rights-changed])."""
@@ -327,7 +331,7 @@ class Workforce:
                 if denied := lacks_to_serve(party.principal, name):
                     self._observer.access(Kind.DENIED, party.principal, "serve", name, now, denied)
                     reasons[party] = denied
-        self.dismiss_all(reasons, now)
+        self.dismiss_all(reasons, Cause.DENIED, now)
 
     def _remark(self, kind: str, worker: Worker, **facts: Any) -> None:
         if not self._observer.makes_notes:
@@ -351,7 +355,8 @@ class Workforce:
         self._observer.worker(Kind.HEARTBEAT, worker, now)
         if now >= self._gone_at(worker):
             silent_s = now - worker.liveness.heard_at
-            self.dismiss(worker, f"the worker was silent for {silent_s:.2f} s", now)
+            why = f"the worker was silent for {silent_s:.2f} s"
+            self.dismiss(worker, why, Cause.SILENT, now)
             return
         if now >= worker.liveness.speak_at():
             self._speak(worker, now)

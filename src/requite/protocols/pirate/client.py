@@ -28,6 +28,7 @@ from requite.core.machine import Handlers, Machine, ignore_input
 from requite.core.recording import call_observer
 from requite.engine import (
     Cancel,
+    Cause,
     Connect,
     Disconnect,
     Drain,
@@ -137,7 +138,7 @@ class LazyPirate(Machine):
             return
         self._stopped = True
         self.calls.close(now)
-        self._out += (Disconnect(peer, "the client was closed") for peer in self._lanes)
+        self._out += (Disconnect(peer, "the client was closed", Cause.DONE) for peer in self._lanes)
         self._lanes.clear()
         self._out.append(Stopped())
 
@@ -189,13 +190,13 @@ class LazyPirate(Machine):
         self._stray += strays
         self._lanes.drop(peer)
         text = "received a reply on a connection without a request"
-        self._out += (Warn("stray reply", text), Disconnect(peer, text))
+        self._out += (Warn("stray reply", text), Disconnect(peer, text, Cause.FAULTY))
 
     def _recall(self, call: PendingCall) -> None:
         """Close the connection of an abandoned attempt, so that its reply cannot arrive."""
         if call.peer is not None:
             self._lanes.drop(call.peer)
-            self._out.append(Disconnect(call.peer, "its request was given up"))
+            self._out.append(Disconnect(call.peer, "its request was given up", Cause.DONE))
             call.peer = None
 
     def _try_again(self, call: PendingCall, why: str, now: float) -> None:
@@ -212,10 +213,10 @@ class LazyPirate(Machine):
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._stopped:
-            self._out.append(Disconnect(event.peer, "the client is closed"))
+            self._out.append(Disconnect(event.peer, "the client is closed", Cause.DONE))
             return
         if not self._lanes.join(event.peer):
-            self._out.append(Disconnect(event.peer, "this connection is not needed"))
+            self._out.append(Disconnect(event.peer, "this connection is not needed", Cause.DONE))
             return
         self._lanes.rest(event.peer)
         self._supply(now)

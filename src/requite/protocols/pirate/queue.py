@@ -30,6 +30,7 @@ from requite.core.observer import observer_of
 from requite.core.sweep import Sweep
 from requite.core.turns import Turns
 from requite.engine import (
+    Cause,
     Disconnect,
     Drain,
     Message,
@@ -250,7 +251,7 @@ class PirateQueue(Machine):
         client.in_flight.pop(worker, None)
         if not (client.in_flight or client.waiting):
             self._turns.leave(client.peer)
-            self._out.append(Disconnect(client.peer, f"its request was lost: {why}"))
+            self._out.append(Disconnect(client.peer, f"its request was lost: {why}", Cause.DONE))
 
     def _drop(self, why: str, now: float, count: int = 1) -> None:
         """Count dropped messages."""
@@ -264,7 +265,7 @@ class PirateQueue(Machine):
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._draining:
-            self._out.append(Disconnect(event.peer, "the queue is shutting down"))
+            self._out.append(Disconnect(event.peer, "the queue is shutting down", Cause.DONE))
         elif event.place == FRONT:
             address = wire.new_address(self._next_address)
             self._next_address += 1
@@ -297,7 +298,7 @@ class PirateQueue(Machine):
 
     def _expel(self, peer: Any, reason: str, now: float) -> None:
         self._drop(Why.MALFORMED, now)
-        self._out += (Warn("malformed", reason), Disconnect(peer, reason))
+        self._out += (Warn("malformed", reason), Disconnect(peer, reason, Cause.FAULTY))
 
     def _blocked(self, event: PeerBlocked, _now: float) -> None:
         if worker := self._workers.by_peer.get(event.peer):
@@ -332,7 +333,7 @@ class PirateQueue(Machine):
         liveness = worker.liveness
         if worker.state is not BUSY and now >= liveness.gone_at():
             reason = f"nothing came from it for {now - liveness.heard_at:.2f} s"
-            self._out.append(Disconnect(worker.peer, reason))
+            self._out.append(Disconnect(worker.peer, reason, Cause.SILENT))
             self._forget_worker(worker, reason, now)
             return
         if worker.state is UNREADY:  # 6/PPP: no heartbeats before READY
@@ -362,7 +363,7 @@ class PirateQueue(Machine):
         """Disconnect a client without requests at workers, so it can use another queue at once."""
         if not client.in_flight:
             self._turns.leave(client.peer)
-            self._out.append(Disconnect(client.peer, "the queue is shutting down"))
+            self._out.append(Disconnect(client.peer, "the queue is shutting down", Cause.DONE))
 
     def _maybe_stop(self, now: float) -> None:
         if self._stopped or (self._workers.count(BUSY) and now < self._stop_at):

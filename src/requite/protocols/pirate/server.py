@@ -26,6 +26,7 @@ from requite.core.machine import Handlers, Machine, ignore_input
 from requite.core.recording import job_observer
 from requite.core.turns import Turns
 from requite.engine import (
+    Cause,
     Disconnect,
     Drain,
     Finished,
@@ -175,7 +176,7 @@ class PirateServer(Machine):
         self._drop_connection(client, text, now)
 
     def _drop_connection(self, client: AddressedClient[ClientJob], reason: str, now: float) -> None:
-        self._out.append(Disconnect(client.peer, reason))
+        self._out.append(Disconnect(client.peer, reason, Cause.DONE))
         self._forget(client, reason, now)
 
     def _forget(self, client: AddressedClient[ClientJob], reason: str, now: float) -> None:
@@ -187,7 +188,7 @@ class PirateServer(Machine):
     # --- connections ------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, _now: float) -> None:
         if self._draining:
-            self._out.append(Disconnect(event.peer, "the server is shutting down"))
+            self._out.append(Disconnect(event.peer, "the server is shutting down", Cause.DONE))
         else:
             self._turns.join(AddressedClient(event.peer, principal=event.principal.name))
 
@@ -219,7 +220,7 @@ class PirateServer(Machine):
         """Disconnect a client without running requests, so that it uses another server at once."""
         if not client.in_flight:
             self._turns.leave(client.peer)
-            self._out.append(Disconnect(client.peer, "the server is shutting down"))
+            self._out.append(Disconnect(client.peer, "the server is shutting down", Cause.DONE))
 
     def _maybe_stop(self, _now: float) -> None:
         if not (self._stopped or self.jobs):

@@ -34,6 +34,7 @@ from requite.core.liveness import Liveness, absence_s
 from requite.core.machine import Handlers, Machine, ignore_input
 from requite.core.recording import job_observer
 from requite.engine import (
+    Cause,
     Connect,
     Disconnect,
     Drain,
@@ -154,7 +155,7 @@ class PirateWorker(Machine):
         except RemoteViolation as violation:
             reason = f"the queue broke the protocol: {violation}"
             self._out.append(Warn("malformed", reason))
-            self._drop_connection(reason, now)
+            self._drop_connection(reason, Cause.FAULTY, now)
 
     def _take(self, request: Envelope, now: float) -> None:
         if self._job is None:
@@ -172,7 +173,7 @@ class PirateWorker(Machine):
     # --- from handlers ----------------------------------------------------------------------------
     def _produced(self, event: Produced, now: float) -> None:
         if reason := self.jobs.join(event, self._out, now):
-            self._drop_connection(reason, now)
+            self._drop_connection(reason, Cause.DONE, now)
 
     def _finished(self, event: Finished, now: float) -> None:
         ended = self.jobs.finish(event, self._out, now)
@@ -192,7 +193,7 @@ class PirateWorker(Machine):
         reason = reason_of(event.frames)
         text = f"a request failed, and the Pirates have no error replies: {reason}"
         self._out.append(Warn("failed request", text))
-        self._drop_connection(text, now)
+        self._drop_connection(text, Cause.DONE, now)
 
     # --- the connection ---------------------------------------------------------------------------
     def _say(self, message: Sequence[bytes], now: float) -> None:
@@ -201,7 +202,7 @@ class PirateWorker(Machine):
 
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._draining or self._peer is not None:
-            self._out.append(Disconnect(event.peer, "this connection is not needed"))
+            self._out.append(Disconnect(event.peer, "this connection is not needed", Cause.DONE))
             return
         self._dialling = False
         self._peer = event.peer
@@ -215,13 +216,13 @@ class PirateWorker(Machine):
 
     def _lost(self, event: PeerLost, now: float) -> None:
         if event.peer is self._peer and not self._stopped:
-            self._connection_lost(event.reason or "the connection was closed", now)
+            self._connection_lost(event.reason or "the connection was closed", Cause.DONE, now)
 
-    def _drop_connection(self, reason: str, now: float) -> None:
-        self._out.append(Disconnect(self._peer, reason))
-        self._connection_lost(reason, now)
+    def _drop_connection(self, reason: str, cause: Cause, now: float) -> None:
+        self._out.append(Disconnect(self._peer, reason, cause))
+        self._connection_lost(reason, cause, now)
 
-    def _connection_lost(self, reason: str, now: float, *, silent: bool = False) -> None:
+    def _connection_lost(self, reason: str, cause: Cause, now: float) -> None:
         """Handle the loss of the queue: abandon the running request, and reconnect.
 
         After a connection that worked, reconnect at once: the queue may have restarted. Otherwise
@@ -237,7 +238,7 @@ class PirateWorker(Machine):
             return
         has_worked = self._was_heard or now - self._joined_at >= self._policy.pause_first_s
         self._dial_at = now
-        if silent or not has_worked:
+        if cause is Cause.SILENT or not has_worked:
             policy = self._policy
             self._fruitless += 1
             self._dial_at += pause_s(self._fruitless, policy.pause_first_s, policy.pause_max_s)
@@ -271,8 +272,7 @@ class PirateWorker(Machine):
                 did = "since connecting, not even a reply to READY"
             reason = f"nothing came from the queue {did}"
             self._note("silent", reason=reason)
-            self._out.append(Disconnect(self._peer, reason))
-            self._connection_lost(reason, now, silent=True)
+            self._drop_connection(reason, Cause.SILENT, now)
             return
         if now >= liveness.speak_at():
             self._say([self._words.heartbeat], now)
@@ -291,7 +291,7 @@ class PirateWorker(Machine):
         self._stopped = True
         self._beat_at = inf
         if self._peer is not None:
-            self._out.append(Disconnect(self._peer, "the worker has drained"))
+            self._out.append(Disconnect(self._peer, "the worker has drained", Cause.DONE))
             self._peer = None
         self._out.append(Stopped())
 

@@ -30,6 +30,7 @@ from requite.core.machine import Handlers, Machine
 from requite.core.observer import observer_of
 from requite.core.turns import Turns
 from requite.engine import (
+    Cause,
     Disconnect,
     Drain,
     PeerBlocked,
@@ -214,7 +215,7 @@ class ScalabilityDevice(Machine):
     def _joined(self, event: PeerJoined, now: float) -> None:
         place = pipe_options(event.place)
         if self._draining:
-            self._out.append(Disconnect(event.peer, "the device is shutting down"))
+            self._out.append(Disconnect(event.peer, "the device is shutting down", Cause.DONE))
             return
         if place.side == FRONT:
             self._turns.join(self._paths.join(event.peer))

@@ -25,6 +25,7 @@ from requite.core.machine import Handlers, Machine, ignore_input
 from requite.core.recording import job_observer
 from requite.core.turns import Turns
 from requite.engine import (
+    Cause,
     Deliver,
     DeliverAll,
     Disconnect,
@@ -264,7 +265,7 @@ class ScalabilityWorker(Machine):
     # --- channels ---------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, _now: float) -> None:
         if self._draining:
-            self._out.append(Disconnect(event.peer, "the worker is shutting down"))
+            self._out.append(Disconnect(event.peer, "the worker is shutting down", Cause.DONE))
         else:
             self._turns.join(self._paths.join(event.peer, event.principal.name))
 

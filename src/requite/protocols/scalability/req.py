@@ -29,6 +29,7 @@ from requite.core.machine import Handlers, Machine
 from requite.core.recording import call_observer
 from requite.engine import (
     Cancel,
+    Cause,
     Deliver,
     DeliverAll,
     Disconnect,
@@ -332,7 +333,7 @@ class ScalabilityClient(Machine):
     # --- channels ---------------------------------------------------------------------------------
     def _joined(self, event: PeerJoined, now: float) -> None:
         if self._stopped:
-            self._out.append(Disconnect(event.peer, "the client is closed"))
+            self._out.append(Disconnect(event.peer, "the client is closed", Cause.DONE))
             return
         self._channels.join(event.peer, pipe_options(event.place))
         self._release(now)

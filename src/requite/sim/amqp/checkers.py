@@ -10,11 +10,12 @@ from functools import cached_property
 from math import inf
 from typing import Any, Final
 
+from requite.engine import Disconnect
 from requite.errors import CallError, NoService
 from requite.request import Reply
 from requite.sim.amqp.knobs import NOBODY, AmqpKnobs
 from requite.sim.amqp.watch import Hub
-from requite.sim.kernel.checkers import calls, robustness
+from requite.sim.kernel.checkers import calls
 from requite.sim.kernel.history import Call, Checker, Execution, History
 from requite.sim.kernel.workload import parse_task
 
@@ -225,10 +226,10 @@ class Heard(AmqpChecker):
         if self.knobs.lossless:
             self.violate(f"{who} was silent for {silent_s:.2f} s, and nothing has gone wrong")
 
-    def sent_away(self, hub: Hub, _peer: Any, reason: str) -> None:
+    def sent_away(self, hub: Hub, effect: Disconnect) -> None:
         """Check why an engine gives up RabbitMQ."""
         if self.knobs.lossless:
-            self.violate(f"{hub} gives RabbitMQ up, and nothing has gone wrong: {reason}")
+            self.violate(f"{hub} gives RabbitMQ up, and nothing has gone wrong: {effect.reason}")
 
 
 class LosesNothing(calls.LosesNothing):
@@ -238,9 +239,3 @@ class LosesNothing(calls.LosesNothing):
         """Check the end of a call."""
         if call.service != NOBODY:
             super().ended(call, outcome)
-
-
-class NobodyNotices(robustness.NobodyNotices):
-    """No exception escapes an engine, a framing or a host; no honest peer is disconnected."""
-
-    fair = ("silent", "closed", "shut")

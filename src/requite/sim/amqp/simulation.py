@@ -14,7 +14,6 @@ from requite.sim.amqp.checkers import (
     Heard,
     LosesNothing,
     NeverInVain,
-    NobodyNotices,
     ReturnedAtOnce,
     RunsBounded,
     SentOnce,
@@ -25,6 +24,7 @@ from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.stage import AmqpParts, AmqpStage
 from requite.sim.amqp.tables import left_after_calls, left_after_drain, not_settled
 from requite.sim.kernel.checkers.calls import EndsOnce, HonestErrors, OwnReply, PartialsInOrder
+from requite.sim.kernel.checkers.robustness import NobodyNotices
 from requite.sim.kernel.history import Checker
 from requite.sim.kernel.knobs import ANSWERING, Behaviour
 from requite.sim.kernel.parties import (

@@ -10,7 +10,6 @@ from requite.protocols.freelance.wire import Model
 from requite.sim.freelance.knobs import FreelanceKnobs
 from requite.sim.freelance.watch import Hub
 from requite.sim.freelance.words import PING, PONG, call_in, sent_body
-from requite.sim.kernel.checkers import robustness
 from requite.sim.kernel.history import Call, Checker, Execution, History
 
 _SLACK_S: Final = 0.001
@@ -154,9 +153,3 @@ class PongAtOnce(FlpChecker):
             if whose is hub and owed and not hub.snapshot().stopped:
                 self.violate(f"{hub} owes {owed} pongs to {hub.names.get(peer)}")
         self._owed.clear()
-
-
-class NobodyNotices(robustness.NobodyNotices):
-    """No exception escapes an engine, a framing or a host; no honest peer is disconnected."""
-
-    fair = ("closed", "shut", "given up")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from requite.sim.freelance.cast import FlpCast
-from requite.sim.freelance.checkers import NeverInVain, NobodyNotices, PongAtOnce, SentOnce
+from requite.sim.freelance.checkers import NeverInVain, PongAtOnce, SentOnce
 from requite.sim.freelance.choices import AllAtOnce, Faithful, MovesOn, OneAtATime, OnlyTheLiving
 from requite.sim.freelance.knobs import FlpClientSpec, FreelanceKnobs
 from requite.sim.freelance.party import Party
@@ -22,6 +22,7 @@ from requite.sim.kernel.checkers.calls import (
     PartialsInOrder,
 )
 from requite.sim.kernel.checkers.leftovers import left_after_all
+from requite.sim.kernel.checkers.robustness import NobodyNotices
 from requite.sim.kernel.fault_injection import FaultInjector
 from requite.sim.kernel.history import Checker
 from requite.sim.kernel.knobs import ANSWERING, Behaviour

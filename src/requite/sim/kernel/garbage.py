@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from requite.engine import (
+    Cause,
     Connect,
     Disconnect,
     Effect,
@@ -76,7 +77,7 @@ class GarbageEngine:
             yield Connect()
         if self._leave_at is not None and now >= self._leave_at:
             self._leave_at = None
-            yield from (Disconnect(peer, "enough") for peer in self.peers)
+            yield from (Disconnect(peer, "enough", Cause.DONE) for peer in self.peers)
             self.peers.clear()
 
     def deadline(self) -> float | None:

@@ -184,6 +184,8 @@ EVENTS: Final = (
     "request_let_go",
     "quota_reached",
     "request_denied",
+    "worker_denied",
+    "principal_expelled",
 )
 
 

@@ -100,5 +100,5 @@ class BaseHub:
         """Ignore deliveries."""
 
     def _disconnected(self, effect: Disconnect) -> None:
-        self._tell("sent_away", self, effect.peer, effect.reason)
+        self._tell("sent_away", self, effect)
         self._lost(effect.peer)

@@ -89,7 +89,7 @@ class Watched:
     def _left(self, effect: Disconnect) -> None:
         heard_at = self._heard_at.pop(effect.peer, None)
         silent_s = inf if heard_at is None else self.process.world.now - heard_at
-        self._history.tell("gave_up_on_broker", self.process.name, effect.reason, silent_s)
+        self._history.tell("gave_up_on_broker", self.process.name, effect, silent_s)
 
 
 class WatchedClient(Watched):

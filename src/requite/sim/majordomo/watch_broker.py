@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.engine import (
+    Cause,
     Disconnect,
     Effect,
     Engine,
@@ -44,18 +45,6 @@ if TYPE_CHECKING:
 
 _CANCEL: Final = b"MDPW03\x09"
 _SIGNS_OF_PROGRESS: Final = (b"MDPW03\x03", b"MDPW03\x07")
-
-# Reasons for which a broker may disconnect an honest peer.
-_FAIR_REASONS: Final = (
-    "silent",
-    "shutting down",
-    "not needed",
-    "given up",
-    "closed",
-    "drained",
-    "too many services",
-    "expire without any answer",
-)
 
 
 class WatchedBroker:
@@ -218,7 +207,7 @@ class WatchedBroker:
         link: Any = effect.peer
         self._leave(link)
         process = link.stream.other.process
-        if process.is_honest and not any(word in effect.reason for word in _FAIR_REASONS):
+        if process.is_honest and effect.cause is Cause.FAULTY:
             self._history.tell("expelled", process, effect.reason)
 
     # --- notes of the broker ----------------------------------------------------------------------

@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.engine import Connect, Disconnect, Effect, Input, PeerJoined, PeerLost, Send, Wake
+from requite.engine import (
+    Cause,
+    Connect,
+    Disconnect,
+    Effect,
+    Input,
+    PeerJoined,
+    PeerLost,
+    Send,
+    Wake,
+)
 from requite.framing import Framing, SocketType, Zmtp
 from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.wire import Ask, Refused, Switch, View, Word, encode
@@ -89,7 +99,7 @@ class _GarbageEngine:
                 self._dial_at = now + self._rng.uniform(0.02, 0.4)
                 if self._peers and self._rng.random() < 0.5:
                     peer, _ = self._peers.popitem()
-                    yield Disconnect(peer, "enough")
+                    yield Disconnect(peer, "enough", Cause.DONE)
                 yield Connect()
 
     def deadline(self) -> float | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from requite.pair.standby_gate import NOT_ACTIVE
 from requite.protocols.binarystar.table import State
 from requite.protocols.binarystar.view import PairView
 from requite.sim.kernel.checkers.calls import (
@@ -21,7 +20,6 @@ from requite.sim.kernel.checkers.intrusion import NobodyNotices
 from requite.sim.kernel.history import Checker, History
 
 if TYPE_CHECKING:
-    from requite.sim.kernel.process import Process
     from requite.sim.paired.brokers import PairedBroker
 
 
@@ -53,17 +51,6 @@ class OneActive(Checker):
             self.violate(f"{broker.name} gives up: {view.trouble}")
 
 
-class NobodyPays(NobodyNotices):
-    """No process ends by received bytes; only the passive broker disconnects honest peers."""
-
-    sentence = "no process ends by received bytes; only the passive disconnects honest peers"
-
-    def expelled(self, process: Process, reason: str) -> None:
-        """Check that only the passive broker disconnects an honest peer."""
-        if reason != NOT_ACTIVE:
-            super().expelled(process, reason)
-
-
 PAIRED_CHECKERS: Final[tuple[type[Checker], ...]] = (
     EndsOnce,
     OwnReply,
@@ -71,5 +58,5 @@ PAIRED_CHECKERS: Final[tuple[type[Checker], ...]] = (
     NeverRepeated,
     HonestErrors,
     OneActive,
-    NobodyPays,
+    NobodyNotices,
 )

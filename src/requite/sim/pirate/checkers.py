@@ -112,11 +112,7 @@ class NeverStartedInVain(Checker):
 
 class NobodyNotices(robustness.NobodyNotices):
     """No exception escapes an engine, a framing or a host; no honest peer is disconnected for a
-    protocol error."""
-
-    def _is_fair(self, reason: str) -> bool:
-        """Allow every reason except a protocol error."""
-        return "broke the protocol" not in reason
+    protocol error; no message is sent to a lost connection."""
 
     def sent_in_vain(self, hub: Hub, _peer: Any, message: Sequence[bytes]) -> None:
         """Report a message to a lost connection."""

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
+from requite.engine import Cause, Disconnect
 from requite.protocols.pirate.policy import BACK
 from requite.sim.kernel.history import Checker, History
 from requite.sim.pirate.knobs import PirateVariant
 from requite.sim.pirate.queueing import READY
 from requite.sim.pirate.watch import Hub
-
-# The reasons for which a party disconnects a peer, except silence.
-_OTHER_REASONS: Final = (
-    "broke the protocol",
-    "failed",
-    "given up",
-    "was lost",
-    "closed",
-    "shutting down",
-    "has drained",
-)
 
 
 class _PeerActivity:
@@ -134,10 +124,11 @@ class HeardInTime(Checker):
             activity.is_reported = True
             self.violate(f"{hub} has not heard {hub.names[peer]} for {silent_s:.3f} s, and waits")
 
-    def sent_away(self, hub: Hub, peer: Any, reason: str) -> None:
-        """Check that a peer given up for no other reason was silent, and had no request."""
+    def sent_away(self, hub: Hub, effect: Disconnect) -> None:
+        """Check that a peer given up as silent was silent, and had no request."""
+        peer = effect.peer
         activity = self._activity.get(peer)
-        if activity is None or any(other in reason for other in _OTHER_REASONS):
+        if activity is None or effect.cause is not Cause.SILENT:
             return
         silent_s = hub.process.world.now - activity.heard_at
         if silent_s < self.knobs.silence_s - self.knobs.heartbeat_late_s:

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from requite.engine import (
+    Cause,
     Disconnect,
     Drain,
     Effect,
@@ -203,7 +204,7 @@ class Server:
         """Close a connection with a reason."""
         method = server_methods.close(methods.CONNECTION_CLOSE, code, text)
         self._send(session, CONNECTION, method)
-        self._out.append(Disconnect(session.peer, text))
+        self._out.append(Disconnect(session.peer, text, Cause.FAULTY))
         self._lost(session.peer)
 
     def close_channel(
@@ -491,7 +492,7 @@ class Server:
             silent_s = self._now - session.heard_at
             if silent_s > 2 * self._heartbeat_s and not session.is_paused:
                 self._tell("silent", session.name, silent_s)
-                self._out.append(Disconnect(session.peer, "missed heartbeats"))
+                self._out.append(Disconnect(session.peer, "missed heartbeats", Cause.SILENT))
                 self._lost(session.peer)
             elif self._now - session.spoke_at >= self._heartbeat_s / 2:
                 session.spoke_at = self._now

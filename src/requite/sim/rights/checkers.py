@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requite.chronicle import MADE_UP, ORIGIN_SIZE
 from requite.principal import Quota, Verb
-from requite.sim.kernel.checkers.intrusion import NobodyNotices
 from requite.sim.kernel.history import Checker, History, Trace
-from requite.sim.kernel.process import Process
 from requite.sim.majordomo.checkers import CHECKERS
 from requite.sim.majordomo.checkers.fairness import Facts, FairToWorkers
 
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from requite.sim.rights.knobs import MemberSpec, RightsKnobs
     from requite.sim.rights.watch import Held
 
-_ABOUT_RIGHTS: Final = ("no right", "which no user of", "its credential is not")
 _BY_BROKER: Final = ("no right to call", "its quota")  # reasons of FAILED that are the broker's
 _IDLE_S: Final = 3.0  # after which a principal may send a second's worth of requests
 _RATE_MAX: Final = 100  # more than twice every rate
@@ -225,17 +222,15 @@ class UnharmedByReloads(RightsChecker):
         if self._may(client, "call", service):
             self.violate(f"{client} may call {service}, but is denied it")
 
-    def expelled(self, process: Process, reason: str) -> None:
-        """Check the end of a connection for lack of a right."""
-        if not any(each in reason for each in _ABOUT_RIGHTS):
-            return
-        if "no right" in reason:
-            service = reason.partition("'")[2].partition("'")[0]
-            keeps = self._may(process.name, "serve", service)
-        else:
-            keeps = self._user_of(process.name) in self._users
-        if keeps:
-            self.violate(f"{process.name} loses its connection, but has its rights: {reason}")
+    def worker_denied(self, worker: str, service: str) -> None:
+        """Check a worker that is disconnected for lack of a right."""
+        if self._may(worker, "serve", service):
+            self.violate(f"{worker} may serve {service}, but is disconnected")
+
+    def principal_expelled(self, process: str) -> None:
+        """Check a process that is disconnected for lack of a user."""
+        if self._user_of(process) in self._users:
+            self.violate(f"{process} has its user, but is disconnected")
 
 
 class FairByRight(FairToWorkers, RightsChecker):
@@ -269,21 +264,9 @@ class FairByRight(FairToWorkers, RightsChecker):
             super().answered(trace, facts)
 
 
-class NobodyPays(NobodyNotices):
-    """No process ends by received bytes; honest peers are disconnected for lack of rights only."""
-
-    sentence = "no process ends by received bytes; honest peers lose connections by rights only"
-
-    def expelled(self, process: Process, reason: str) -> None:
-        """Report an honest peer that is disconnected for another reason than its rights (I19)."""
-        if process.is_honest and not any(each in reason for each in _ABOUT_RIGHTS):
-            super().expelled(process, reason)
-
-
 RIGHTS_CHECKERS: Final[tuple[type[Checker], ...]] = (
-    *(each for each in CHECKERS if each not in (NobodyNotices, FairToWorkers)),
+    *(each for each in CHECKERS if each is not FairToWorkers),
     FairByRight,
-    NobodyPays,
     NoOneElses,
     OnlyByRight,
     WithinQuota,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from requite.engine import Effect, Input, PeerLost, Send
+from requite.engine import Cause, Disconnect, Effect, Input, PeerLost, Send
 from requite.errors import RemoteViolation
 from requite.protocols.majordomo.wire import (
     ClientFinal,
@@ -73,11 +73,13 @@ class WatchedRights(WatchedBroker):
     # --- inputs -----------------------------------------------------------------------------------
     def _handle(self, event: Input, now: float) -> Iterable[Effect]:
         if event.__class__ is PeerLost:
-            process = name_of(event.peer)
-            is_displaced = _DISPLACED in event.reason and process not in event.reason
-            if is_displaced or any(each in event.reason for each in _NO_USER):
-                link: Any = event.peer
-                self._history.tell("expelled", link.stream.other.process, event.reason)
+            link: Any = event.peer
+            process = link.stream.other.process
+            is_displaced = _DISPLACED in event.reason and process.name not in event.reason
+            if is_displaced and process.is_honest:
+                self._history.tell("expelled", process, event.reason)
+            elif any(each in event.reason for each in _NO_USER):
+                self._history.tell("principal_expelled", process.name)
         return super()._handle(event, now)
 
     def _look(self, peer: Any, messages: Iterable[list[bytes]]) -> None:
@@ -97,6 +99,13 @@ class WatchedRights(WatchedBroker):
     def _leave(self, peer: Any) -> None:
         super()._leave(peer)
         self._served.pop(peer, None)
+
+    def _judge(self, effect: Disconnect) -> None:
+        link: Any = effect.peer
+        if effect.cause is Cause.DENIED and link.stream.other.process.is_honest:
+            service, _ = self._served[link]
+            self._history.tell("worker_denied", name_of(link), service)
+        super()._judge(effect)
 
     # --- effects ----------------------------------------------------------------------------------
     def observe(self, effect: Effect) -> None:

@@ -5,22 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Final
 
+from requite.engine import Cause, Disconnect
 from requite.sim.kernel.history import Checker
 from requite.sim.kernel.process import Process
 
 _SLACK_S: Final = 0.005
-# The reasons for which a client or worker leaves its broker, except silence and a violation. An
-# unknown reason is checked like silence, so that a new wording is noticed.
-_OWN_REASONS: Final = (
-    "a handler exceeded",
-    "a request failed",
-    "given up",
-    "the broker disconnected",
-    "the broker is shutting down",
-    "was closed",
-    "has drained",
-    "enough",
-)
 
 
 class NobodyNotices(Checker):
@@ -38,14 +27,14 @@ class NobodyNotices(Checker):
         silence_s: dict[str, float] = self.knobs.silence_s
         return silence_s
 
-    def gave_up_on_broker(self, name: str, reason: str, silent_s: float) -> None:
+    def gave_up_on_broker(self, name: str, effect: Disconnect, silent_s: float) -> None:
         """Check why a client or worker leaves its broker. `silent_s` is infinite for a broker that
         has sent nothing yet: no heartbeat interval is negotiated with it."""
-        if any(own in reason for own in _OWN_REASONS):
+        if effect.cause is Cause.DONE:
             return
         if silent_s < self._silence_s[name] - _SLACK_S:
             heard = f"{name} heard its broker {silent_s:.3f} s ago"
-            self.violate(f"{heard}, and leaves it, which is honest: {reason}")
+            self.violate(f"{heard}, and leaves it, which is honest: {effect.reason}")
 
     def expelled(self, process: Process, reason: str) -> None:
         """Report an honest peer that a framing disconnects."""

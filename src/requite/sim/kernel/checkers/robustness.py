@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
+from requite.engine import Cause, Disconnect
 from requite.sim.kernel.history import Checker
 from requite.sim.kernel.process import Process
 
@@ -13,12 +14,6 @@ class NobodyNotices(Checker):
 
     invariant = "I13"
     sentence = "garbage bytes never end a loop or a process"
-    fair: ClassVar[tuple[str, ...]] = (
-        "closed",
-        "drain",
-        "shut",
-        "leav",
-    )  # reasons for which an honest peer may be disconnected
 
     def process_failed(self, process: Process, trace: str) -> None:
         """Report a process that ended with an exception."""
@@ -29,11 +24,8 @@ class NobodyNotices(Checker):
         if process.is_honest:
             self.violate(f"{process.name}, which is honest, is disconnected: {reason}")
 
-    def sent_away(self, hub: Any, peer: Any, reason: str) -> None:
-        """Check that an engine disconnects no honest peer without a fair reason."""
-        if peer.stream.other.process.is_honest and not self._is_fair(reason):
-            self.violate(f"{hub} disconnects {hub.names[peer]}, which is honest: {reason}")
-
-    def _is_fair(self, reason: str) -> bool:
-        """Whether an honest peer may be disconnected for this reason."""
-        return any(word in reason for word in self.fair)
+    def sent_away(self, hub: Any, effect: Disconnect) -> None:
+        """Check that an engine accuses no honest peer of a protocol error."""
+        peer: Any = effect.peer
+        if effect.cause is Cause.FAULTY and peer.stream.other.process.is_honest:
+            self.violate(f"{hub} disconnects {hub.names[peer]}, which is honest: {effect.reason}")

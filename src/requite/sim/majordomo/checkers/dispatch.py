@@ -6,23 +6,13 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
+from requite.engine import Cause
 from requite.errors import CallError
 from requite.request import Reply
 from requite.sim.kernel.history import Call, Checker, Execution, History, Trace
 
 Facts = Mapping[str, Any]
 _SLACK_S: Final = 0.005
-
-# The reasons for which a broker drops a worker, except silence.
-_OTHER_REASONS: Final = (
-    "broke the protocol",
-    "disconnected",
-    "sent READY twice",
-    "was lost",
-    "expire without any answer",
-    "the passive server",
-    "no right to serve",
-)
 
 
 class OneOwner(Checker):
@@ -59,10 +49,10 @@ class OneOwner(Checker):
             self.violate(f"{trace} is dispatched again while {trace.owner_name} owns it")
 
     def worker_lost(self, facts: Facts, name: str) -> None:
-        """Record the lost worker; check that a worker dropped for no other reason was silent."""
+        """Record the lost worker; check that a worker dropped as silent was silent."""
         now = self.history.world.now
         self._lost[facts["worker"]] = now
-        if any(reason in facts["reason"] for reason in _OTHER_REASONS):
+        if facts["cause"] is not Cause.SILENT:
             return
         silent_s = now - self._broker.watched.heard_at.get(facts["worker"], 0.0)
         if silent_s < self._silence_s.get(name, 0.0) - _SLACK_S:
