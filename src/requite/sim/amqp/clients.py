@@ -13,6 +13,7 @@ from requite.sim.amqp.knobs import AmqpClientSpec
 from requite.sim.amqp.party import AmqpParty
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.store import POOL
+from requite.sim.kernel.process import Ending
 from requite.sim.kernel.user import User
 from requite.sim.kernel.workload import CallPlan
 from requite.sim.rabbitmq.server_methods import pack, unpack
@@ -54,7 +55,7 @@ class AmqpClient(AmqpParty):
         first = (1 << 32) - 8 if self.rng.random() < 0.5 else self.rng.getrandbits(32)
         return self.stage.parts.caller(policy, destination, origin=origin, first_sequence=first)
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.stage.history.client_died(self.name)
 

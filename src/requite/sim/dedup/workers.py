@@ -17,6 +17,7 @@ from requite.sim.dedup.knobs import DedupKnobs
 from requite.sim.dedup.store import SimStore
 from requite.sim.kernel.disk import SimDisk
 from requite.sim.kernel.knobs import Behaviour
+from requite.sim.kernel.process import Ending
 from requite.sim.kernel.workload import Task
 from requite.sim.majordomo.workers import WorkerProcess
 
@@ -94,14 +95,14 @@ class DedupWorker(WorkerProcess):
     def _tell(self, event: Input) -> None:
         self.host.submit(event)
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         log = self.dedup.log
-        if log is not None and what == "exits":
+        if log is not None and what is Ending.EXIT:
             log.close()
         elif log is not None:
             log.die()
-        cut = what == "loses power"
+        cut = what is Ending.POWER_LOSS
         self.disk = self.disk.after_power_cut(self.rng) if cut else self.disk.after_death()
 
     # --- between the worker's engine and the handlers ---------------------------------------------

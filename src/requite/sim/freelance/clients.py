@@ -13,6 +13,7 @@ from requite.request import RetryPolicy
 from requite.sim.freelance.knobs import FlpClientSpec
 from requite.sim.freelance.party import Party
 from requite.sim.freelance.stage import FlpStage
+from requite.sim.kernel.process import Ending
 from requite.sim.kernel.user import User
 
 
@@ -52,7 +53,7 @@ class FlpClient(Party):
             for _ in range(self.spec.lanes):
                 self.keep(server, server)
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.stage.history.client_died(self.name)
 

@@ -21,7 +21,7 @@ from requite.shell.link import Link, LinkLimits
 from requite.sim.kernel.dialler import SimDialler
 from requite.sim.kernel.engine_process import EngineProcess
 from requite.sim.kernel.history import History
-from requite.sim.kernel.process import Pace, Supervisor
+from requite.sim.kernel.process import Ending, Pace, Supervisor
 from requite.transport.address import InprocAddress
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class BaseParty(EngineProcess, Generic[StageT]):
         """Dial and listen; called after each start."""
         self.stage.history.tell("hub_started", self.hub)
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.network.listen_no_more(self)
         self.stage.history.tell("hub_ended", self.hub)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from requite.sim.kernel.world import Act, World
 
 _CLOCK_START_MAX_S: Final = 100_000.0
+
+
+class Ending(StrEnum):
+    """How a process ends; the value is for the transcript."""
+
+    CRASH = "crashes"
+    POWER_LOSS = "loses power"
+    EXIT = "exits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +119,7 @@ class Process:
     def crash(self, *, politely: bool = True) -> None:
         """End at once. The kernel closes the connections: with FIN if `politely`, else RST."""
         if self.alive:
-            self._end("crashes")
+            self._end(Ending.CRASH)
             for stream in self.streams:
                 stream.die(politely=politely)
             self.streams.clear()
@@ -118,7 +127,7 @@ class Process:
     def lose_power(self) -> None:
         """End with the whole machine: peers get no FIN."""
         if self.alive:
-            self._end("loses power")
+            self._end(Ending.POWER_LOSS)
             self.network.power_off(self.name)
             for stream in self.streams:
                 stream.vanish()
@@ -127,12 +136,12 @@ class Process:
     def exit(self) -> None:
         """End in order; all connections are closed or closing."""
         if self.alive:
-            self._end("exits")
+            self._end(Ending.EXIT)
             for stream in self.streams:
                 stream.die(politely=True)
             self.streams.clear()
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         self.thaw_silently()
         self.life += 1
         self.alive = False

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from requite.errors import TransportError
 from requite.sim.kernel import virtual
 from requite.sim.kernel.loop import VirtualLoop
-from requite.sim.kernel.process import Pace, Process, Supervisor
+from requite.sim.kernel.process import Ending, Pace, Process, Supervisor
 from requite.transport import inproc, tcp
 from requite.transport.address import HostAddress
 from requite.transport.base import Listener, OnStream
@@ -95,7 +95,7 @@ class Program(Process):
         if self.alive and not self.loop.signal(signal.SIGTERM):
             self.crash()
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.loop.is_over = True
         self.network.listen_no_more(self)

@@ -10,6 +10,7 @@ from requite.errors import CallError
 from requite.protocols.majordomo.calls import ClientPolicy
 from requite.protocols.majordomo.dialects import by_version
 from requite.request import RetryPolicy
+from requite.sim.kernel.process import Ending
 from requite.sim.kernel.user import User
 from requite.sim.majordomo.knobs import ClientSpec
 from requite.sim.majordomo.roles import Dialler, Stage
@@ -55,7 +56,7 @@ class ClientProcess(Dialler):
         """Draw the first sequence number; every second start, one that is about to wrap."""
         return (1 << 32) - 8 if self.rng.random() < 0.5 else self.rng.getrandbits(32)
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self._stage.history.client_died(self.name)
 

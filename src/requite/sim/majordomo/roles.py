@@ -24,6 +24,7 @@ from requite.shell.owners import unrestricted
 from requite.sim.kernel.dialler import SimDialler
 from requite.sim.kernel.engine_process import EngineProcess
 from requite.sim.kernel.history import Call
+from requite.sim.kernel.process import Ending
 from requite.sim.kernel.stage import RunStage
 from requite.sim.kernel.workload import parse_task
 from requite.sim.majordomo.knobs import Knobs
@@ -95,7 +96,7 @@ class Broker(EngineProcess):
         self.network.listen(self)
         self._stage.history.tell("broker_started", self)
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.network.listen_no_more(self)
         self._stage.history.tell("broker_ended", self)

@@ -14,7 +14,7 @@ from requite.protocols.binarystar.table import PairRole
 from requite.protocols.binarystar.view import PairView
 from requite.shell.host import Host
 from requite.sim.kernel.engine_process import EngineProcess
-from requite.sim.kernel.process import Supervisor
+from requite.sim.kernel.process import Ending, Supervisor
 from requite.sim.pair.half import HalfShell
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class PairServer(EngineProcess):
         self.shell.dial()
         self.host.wake()
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.network.listen_no_more(self)
 

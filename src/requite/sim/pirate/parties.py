@@ -33,6 +33,7 @@ from requite.sim.kernel.dialler import SimDialler
 from requite.sim.kernel.handlers import Handling
 from requite.sim.kernel.history import History
 from requite.sim.kernel.party import MESSAGE_SIZE_MAX, BaseParty, telling_who_is_expelled
+from requite.sim.kernel.process import Ending
 from requite.sim.kernel.stage import RunStage
 from requite.sim.kernel.user import User
 from requite.sim.kernel.workload import final_frames, parse_task, partial_frames
@@ -151,7 +152,7 @@ class Client(Party):
         policy = ClientPolicy(spec.slots, retry, spec.connections)
         return self.stage.parts.client(policy)
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.stage.history.client_died(self.name)
 

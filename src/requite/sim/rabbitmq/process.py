@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from requite.shell.host import Host
 from requite.sim.kernel.party import BaseParty, StageT
+from requite.sim.kernel.process import Ending
 from requite.sim.kernel.stream import SimStream
 from requite.sim.rabbitmq.server import Deferred, Server, ServerSettings
 from requite.sim.rabbitmq.server_framing import ServerFraming
@@ -58,6 +59,6 @@ class RabbitParty(BaseParty[StageT]):
         self.take_connections()
         self.take_connections(PORT)
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.store.crash()

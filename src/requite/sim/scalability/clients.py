@@ -8,6 +8,7 @@ from requite.engine import Engine
 from requite.errors import CallError
 from requite.protocols.scalability.policy import ATTEMPTS_UNLIMITED, ReqPolicy
 from requite.request import RetryPolicy
+from requite.sim.kernel.process import Ending
 from requite.sim.kernel.user import User
 from requite.sim.scalability.knobs import SpClientSpec
 from requite.sim.scalability.party import Party, SpStage
@@ -48,7 +49,7 @@ class SpClient(Party):
         first_id = self.draw_first_id()
         return self.stage.parts.client(policy, first_id=first_id)
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.stage.history.client_died(self.name)
 

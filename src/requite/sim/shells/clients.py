@@ -14,6 +14,7 @@ from requite.errors import CallError, Cancelled
 from requite.request import Reply, RetryPolicy
 from requite.shell.signals import StopSignals
 from requite.sim.kernel.history import Call
+from requite.sim.kernel.process import Ending
 from requite.sim.kernel.user import BaseUser
 from requite.sim.kernel.workload import CallPlan
 from requite.sim.shells.knobs import ShellClientSpec, Transport
@@ -61,7 +62,7 @@ class ShellClient(Member):
             settings["heartbeat"] = HeartbeatPolicy(knobs.interval_s, knobs.liveness)
         return self.stage.parts.client(url, **settings)
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.is_open = False
         self.stage.history.client_died(self.name)

@@ -12,6 +12,7 @@ from requite.protocols.pirate.policy import QueuePolicy
 from requite.protocols.titanic.policy import TitanicPolicy
 from requite.shell.daemon import Daemon
 from requite.sim.kernel.disk import SimDisk
+from requite.sim.kernel.process import Ending
 from requite.sim.shells.knobs import MIDDLE, Transport
 from requite.sim.shells.pool import Platform, PlatformDriver, config_of
 from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers, tcp
@@ -31,7 +32,6 @@ class Middle(Member):
     def __init__(self, name: str, stage: ShellStage) -> None:
         super().__init__(name, stage)
         self.disk = SimDisk()
-        self._loses_power = False
 
     async def main(self) -> None:
         """Run the daemon."""
@@ -82,16 +82,10 @@ class Middle(Member):
         store = StoreSettings(disk_bytes_max=8 << 20, segment_size_bytes=256 << 10)
         return SimDiskSettings(policy=policy, store=store, machine=self, **settings)
 
-    def lose_power(self) -> None:
-        """Cut the power. Of the unsynced data, a random part stays on the disk."""
-        self._loses_power = self.alive
-        super().lose_power()
-
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
-        disk = self.disk
-        self.disk = disk.after_power_cut(self.rng) if self._loses_power else disk.after_death()
-        self._loses_power = False
+        disk, cut = self.disk, what is Ending.POWER_LOSS
+        self.disk = disk.after_power_cut(self.rng) if cut else disk.after_death()
 
     def _broker_policy(self) -> BrokerPolicy:
         knobs = self.stage.knobs

@@ -12,6 +12,7 @@ from typing import Final
 from requite.pool.config import BrokerSection, HttpSection, Lifetime, Loops, PoolConfig, PoolSection
 from requite.pool.drivers.base import check_workers
 from requite.pool.inputs import RunningGroup
+from requite.sim.kernel.process import Ending
 from requite.sim.shells.knobs import POOL, ShellKnobs
 from requite.sim.shells.stage import ShellStage, brokers
 from requite.sim.shells.workers import ShellWorker
@@ -29,7 +30,7 @@ class PoolWorker(ShellWorker):
         """Whether it was started and has ended."""
         return self.life > 0 and not self.alive
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.retired = True
 
