@@ -372,6 +372,7 @@ def test_partial_replies_that_are_joined_count() -> None:
         bench.say("w", WorkerPartial, b"", [bytes(KIB)], dispatch_id)
     assert bench.broker.load.size == 0, "the request has failed"
     assert [note.facts["status"] for note in bench.noted("answered")] == ["FAILED"]
+    assert bench.noted("answered")[0].facts["withdrawn"]
     assert "shop has reached its quota: bytes = 4096" in bench.noted("answered")[0].facts["reason"]
 
 

@@ -83,6 +83,7 @@ def test_a_client_that_does_not_know_denied_gets_failed() -> None:
     final = bench.finals("c")[0]
     assert (final.status, final.attempts) == (Status.FAILED, 0)
     assert b"no right" in final.body[0]
+    assert bench.noted("refused")[0].facts["status"] == "DENIED"
 
 
 @requirement("mdp03:features")

@@ -261,8 +261,8 @@ class _TellsNoWorker(Dispatcher):
 class _SettlesHalf(Dispatcher):
     """Keeps the entry of an expired request in its client's table."""
 
-    def _end(self, pending: Any, status: Any, reason: str, now: float) -> None:
-        super()._end(pending, status, reason, now)
+    def _end(self, pending: Any, status: Any, *args: Any, **given: Any) -> None:
+        super()._end(pending, status, *args, **given)
         if status.name == "EXPIRED":
             self.kept = [*getattr(self, "kept", ()), pending.request_id]
 

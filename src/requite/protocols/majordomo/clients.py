@@ -158,7 +158,7 @@ class Clients:
             and principal is INSIDE
             and (denied := self._authorizer.owner_lacks(client, command, now))
         ):
-            self._dispatcher.refuse(client, command, client.denied, denied, now)
+            self._dispatcher.refuse(client, command, Status.DENIED, denied, now)
             return
         if name.startswith(MMI_PREFIX):
             if not self._is_too_fast(client, command, now):
@@ -273,7 +273,7 @@ class Clients:
         else:
             self._authorizer.deny(client, "call", name, reason, now)
         if client.dialect.has_ids or not name.startswith(MMI_PREFIX):
-            self._dispatcher.refuse(client, command, client.denied, reason, now)
+            self._dispatcher.refuse(client, command, Status.DENIED, reason, now)
         else:
             body = [FORBIDDEN]
             self._out.append(Send(client.peer, client.dialect.encode(ClientFinal(name, body))))

@@ -242,7 +242,7 @@ class Dispatcher:
         if self._keeps_journal:
             self._observer.answered(pending, body, now)
         if self._makes_notes:
-            self._remark("answered", pending, status="OK")
+            self._remark("answered", pending, status="OK", withdrawn=False)
 
     def _answer_unusual(
         self, pending: PendingRequest, status: Status, body: list[bytes], now: float
@@ -283,12 +283,12 @@ class Dispatcher:
             name = pending.service.name
             if denied := lacks_to_call(client.principal, name, pending.body):
                 self._observer.access(Kind.DENIED, client.principal, "call", name, now, denied)
-                self.fail(pending, client.denied, denied, now)
+                self.fail(pending, Status.DENIED, denied, now)
 
     def fail(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
         """Fail a request in any state, and answer its client."""
         self._withdraw(pending, now)
-        self._end(pending, status, reason, now)
+        self._end(pending, status, reason, now, withdrawn=True)
 
     def due(self, pending: PendingRequest, now: float) -> Worker | None:
         """Handle the timer of a request: its deadline, or the end of its grace period. Return the
@@ -409,8 +409,17 @@ class Dispatcher:
         if self._unread or self._held:
             self._pushback.settled(pending, now)
 
-    def _end(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
-        """Send the negative answer of a request that is in no queue and at no worker."""
+    def _end(
+        self,
+        pending: PendingRequest,
+        status: Status,
+        reason: str,
+        now: float,
+        *,
+        withdrawn: bool = False,
+    ) -> None:
+        """Send the negative answer of a request that is in no queue and at no worker, or that was
+        withdrawn from there."""
         self._settle(pending, now)
         counters = pending.service.counters
         if status is Status.EXPIRED:
@@ -423,7 +432,7 @@ class Dispatcher:
         name = pending.service.name
         self._tell(pending.client, name, pending.request_id, status, body, pending.attempts)
         self._observer.ended(pending, status, reason, now)
-        self._remark("answered", pending, status=status.name, reason=reason)
+        self._remark("answered", pending, status=status.name, reason=reason, withdrawn=withdrawn)
 
     def _tell(
         self,
@@ -435,6 +444,8 @@ class Dispatcher:
         attempts: int,
     ) -> None:
         dialect = client.dialect
+        if status is Status.DENIED:
+            status = client.denied
         if not dialect.has_ids:
             if not self._policy.tell_old_clients:
                 text = body[0].decode(errors="replace")

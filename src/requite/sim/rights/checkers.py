@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requite.chronicle import MADE_UP, ORIGIN_SIZE
 from requite.principal import Quota, Verb
-from requite.sim.kernel.history import Checker, History, Trace
+from requite.sim.kernel.history import Checker, History
 from requite.sim.majordomo.checkers import CHECKERS
 from requite.sim.majordomo.checkers.fairness import Facts, FairToWorkers
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from requite.sim.rights.knobs import MemberSpec, RightsKnobs
     from requite.sim.rights.watch import Held
 
-_BY_BROKER: Final = ("no right to call", "its quota")  # reasons of FAILED that are the broker's
 _IDLE_S: Final = 3.0  # after which a principal may send a second's worth of requests
 _RATE_MAX: Final = 100  # more than twice every rate
 
@@ -234,10 +233,7 @@ class UnharmedByReloads(RightsChecker):
 
 
 class FairByRight(FairToWorkers, RightsChecker):
-    """A worker without the right to serve has no turn, even before it is disconnected.
-
-    A worker keeps the place of a request that the broker ends for the rights of its client.
-    """
+    """A worker without the right to serve has no turn, even before it is disconnected."""
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
@@ -255,13 +251,6 @@ class FairByRight(FairToWorkers, RightsChecker):
             if not self._may(worker.name, "serve", self._services[identity]):
                 worker.capacity = 0
                 self._look(identity)
-
-    def answered(self, trace: Trace | None, facts: Facts) -> None:
-        """Free a place, or mark it if the broker took the request back."""
-        if facts["status"] == "FAILED" and any(each in facts["reason"] for each in _BY_BROKER):
-            self._place(facts, frees=False)
-        else:
-            super().answered(trace, facts)
 
 
 RIGHTS_CHECKERS: Final[tuple[type[Checker], ...]] = (

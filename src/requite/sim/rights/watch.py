@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 ASKED_BY: Final = b"asked by "
 _REPLIES: Final = (b"final ", b"part ")
 _QUOTA: Final = "has reached its quota: "
-_NO_RIGHT: Final = "has no right to call"
 _DISPLACED: Final = "which has the same identity"
 _NO_USER: Final = ("which no user of", "its credential is not")  # reasons for the end of a link
 
@@ -157,12 +156,12 @@ class WatchedRights(WatchedBroker):
 
     def _refused(self, facts: Any) -> None:
         super()._refused(facts)
-        if facts["status"] in ("DENIED", "FAILED"):
+        if facts["status"] == "DENIED":
             self._denied(facts)
 
     def _answered(self, facts: Any) -> None:
         super()._answered(facts)
-        if facts["status"] == "DENIED" or _NO_RIGHT in facts.get("reason", ""):
+        if facts["status"] == "DENIED":
             self._denied(facts)
 
     def _denied(self, facts: Any) -> None:

@@ -152,7 +152,8 @@ class FairToWorkers(Checker):
 
     def answered(self, _trace: Trace | None, facts: Facts) -> None:
         """Free a place, or mark it if the broker took the request back."""
-        self._place(facts, frees=facts["status"] in ("OK", "FAILED"))
+        by_worker = facts["status"] in ("OK", "FAILED") and not facts["withdrawn"]
+        self._place(facts, frees=by_worker)
 
     def withdrawn(self, _trace: Trace | None, facts: Facts) -> None:
         """Mark a place whose request was cancelled."""
