@@ -73,11 +73,8 @@ class Pair(Daemon):
         policy = BinaryStarPolicy(read_role(role), heartbeat)
         if bind == peer:
             raise ConfigurationError(f"a server cannot be its own peer: both are {bind}")
-        self._engine = BinaryStarPeer(
-            policy,
-            instance=entropy.source.randrange(1, _INSTANCES),
-            why_unheard=lambda: self._shell.dial_trouble,
-        )
+        instance = entropy.source.randrange(1, _INSTANCES)
+        self._engine = self._make_engine(policy, instance, lambda: self._shell.dial_trouble)
         self._listeners = [] if on_change is None else [on_change]
         self._logged = ("", logging.NOTSET)
         self._is_owned = False
@@ -180,6 +177,12 @@ class Pair(Daemon):
         await self._shell.close()
 
     # --- inside -----------------------------------------------------------------------------------
+    def _make_engine(
+        self, policy: BinaryStarPolicy, instance: int, why_unheard: Callable[[], str]
+    ) -> BinaryStarPeer:
+        """Return the engine; simulations return others."""
+        return BinaryStarPeer(policy, instance=instance, why_unheard=why_unheard)
+
     def _check(self) -> None:
         if self._engine.state is State.FAILED:
             raise PairFailed(self._engine.trouble)

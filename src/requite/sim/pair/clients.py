@@ -43,15 +43,12 @@ class PairClient:
         """Handle the arrival at a server: a stopped process refuses the request, a machine without
         power drops it."""
         if server.alive:
-            life = server.life
-            server.reached(lambda: self._put(server, life, request, tries))
+            server.turn(self._put, server, request, tries)
         elif server.network.is_up(server.name):
             self._later(self._way_s(), self._give_up, request, tries)
 
-    def _put(self, server: PairServer, life: int, request: PairRequest, tries: int) -> None:
-        """Deliver the request to the server, in a separate turn."""
-        if server.life != life:
-            return
+    def _put(self, server: PairServer, request: PairRequest, tries: int) -> None:
+        """Deliver the request to the server, in a turn of its event loop."""
         if not server.vote():
             self._later(self._way_s(), self._give_up, request, tries)
         elif request.answered_at is None:

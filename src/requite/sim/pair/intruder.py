@@ -27,6 +27,7 @@ from requite.protocols.binarystar.wire import Ask, Refused, Switch, View, Word, 
 from requite.shell.host import Host
 from requite.sim.kernel.engine_process import EngineProcess
 from requite.sim.kernel.raw_bytes import RawBytes, spoil
+from requite.sim.pair.server import PORT
 
 if TYPE_CHECKING:
     from requite.sim.kernel.stream import SimStream
@@ -135,7 +136,7 @@ class PairIntruder(EngineProcess):
         framing = _draw_framing(self.rng)
         self.network.dial(
             self,
-            self.rng.choice([role.name.lower() for role in PairRole]),
+            f"{self.rng.choice([role.name.lower() for role in PairRole])}:{PORT}",
             lambda stream: self.adopt(stream, lambda: self._open(stream, framing)),
             lambda _why: None,
         )

@@ -58,15 +58,18 @@ class Ledger:
             self._check_alone(server, request)
 
     def _check_alone(self, server: PairServer, request: PairRequest) -> None:
-        for other in self.servers:
-            if other is not server and other.alive and not other.frozen and other.serves:
-                epochs = f"in epochs {server.half.epoch} and {other.half.epoch}"
-                self._violate("I12", f"{server.name} answers {request}; both serve, {epochs}")
+        self._check_no_other(server, server.half.epoch, f"answers {request}")
         epoch, (newest, reigning, life) = server.half.epoch, self._newest
         # If the newest server has crashed, no server may know its epoch.
         if epoch < newest and reigning is not server and reigning and reigning.life == life:
             self._violate("I12", f"{server.name} answers in epoch {epoch} after epoch {newest}")
         self._newest = epoch, server, server.life
+
+    def _check_no_other(self, server: PairServer, epoch: int, what: str) -> None:
+        for other in self.servers:
+            if other is not server and other.alive and not other.frozen and other.serves:
+                both = f"both serve, in epochs {epoch} and {other.half.epoch}"
+                self._violate("I12", f"{server.name} {what}; {both}")
 
     def answered(self, server: PairServer, epoch: int, request: PairRequest) -> None:
         """Record an answer that a client received."""
@@ -80,6 +83,8 @@ class Ledger:
             self._violate("fatal", f"{server.name} gives up: {view.trouble}")
         elif view.state is State.ACTIVE and view.epoch % 2 != server.role % 2:
             self._violate("I12", f"{server.name} serves in epoch {view.epoch}, not its own")
+        elif view.serves and self._knobs.timely:
+            self._check_no_other(server, view.epoch, "reports that it serves")
 
     @property
     def open(self) -> list[PairRequest]:

@@ -1,27 +1,30 @@
-"""One server of a pair as a simulated process; `requite.pair.Pair` does the same with sockets."""
+"""One server of a pair: the unchanged `requite.pair.Pair`, on an event loop with virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from requite.engine import Effect, Engine, Input
+from requite.engine import Effect, Input
+from requite.errors import LocalViolation, PairFailed
+from requite.pair import Pair
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import PairRole
 from requite.protocols.binarystar.view import PairView
-from requite.shell.host import Host
-from requite.sim.kernel.engine_process import EngineProcess
-from requite.sim.kernel.process import Ending, Supervisor
-from requite.sim.pair.half import HalfShell
+from requite.sim.kernel import virtual
+from requite.sim.kernel.process import Supervisor
+from requite.sim.kernel.program import Program
 
 if TYPE_CHECKING:
     from requite.sim.kernel.network import Network
     from requite.sim.kernel.transcript import Transcript
     from requite.sim.kernel.world import World
     from requite.sim.pair.knobs import PairKnobs
+
+PORT: Final = 5560
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,88 +48,102 @@ class PairStage:
     transcript: Transcript | None = None
 
 
-class _Watched:
-    """The engine, observed for the transcript."""
-
-    def __init__(self, engine: BinaryStarPeer, server: PairServer, transcript: Transcript) -> None:
-        self._engine = engine
-        self._server = server
-        self._transcript = transcript
-        self.deadline = engine.deadline
-        self.snapshot = engine.snapshot
-
-    def handle(self, events: Sequence[Input], now: float) -> list[Effect]:
-        """Feed the engine, and write its effects to the transcript."""
-        effects = list(self._engine.handle(events, now))
-        self._transcript.effects(self._server, effects)
-        return effects
-
-
-class PairServer(EngineProcess):
-    """A server; `half` is its half of the pair, new after each start."""
+class SimPair(Pair):
+    """A real `Pair` with the engine under test, `half`; the other server is the other node."""
 
     half: BinaryStarPeer
-    shell: HalfShell
+
+    def __init__(
+        self,
+        role: PairRole,
+        make_half: Callable[..., BinaryStarPeer],
+        heartbeat_s: float,
+        on_change: Callable[[PairView], object],
+    ) -> None:
+        self._make_half = make_half
+        super().__init__(
+            role,
+            bind=f"tcp://localhost:{PORT}",
+            peer=f"tcp://{role.other.name.lower()}:{PORT}",
+            heartbeat=heartbeat_s,
+            on_change=on_change,
+        )
+
+    def _make_engine(
+        self, policy: BinaryStarPolicy, instance: int, why_unheard: Callable[[], str]
+    ) -> BinaryStarPeer:
+        """Return the engine under test."""
+        self.half = self._make_half(policy, instance=instance, why_unheard=why_unheard)
+        return self.half
+
+
+class PairServer(Program):
+    """A server; `pair` is new after each start."""
+
+    pair: SimPair
 
     def __init__(self, role: PairRole, stage: PairStage) -> None:
-        name = role.name.lower()
-        super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
+        name, pace = role.name.lower(), stage.knobs.pace
+        super().__init__(name, stage.world, stage.network, pace, stage.supervisor, self._main)
         self.role = role
         self._stage = stage
-        self._policy = BinaryStarPolicy(role, stage.knobs.heartbeat_s)
-
-    # --- whether to serve -------------------------------------------------------------------------
-    @property
-    def serves(self) -> bool:
-        """Whether it may answer."""
-        return self.shell.serves
-
-    def vote(self) -> bool:
-        """Handle a client's request: return whether it may be answered."""
-        return self.shell.vote()
-
-    def switch(self) -> None:
-        """Switch as an operator does, if possible."""
-        if self.alive:
-            self.shell.switch()
-
-    def reached(self, act: Callable[[], object]) -> None:
-        """Deliver a client's request. A process that resumes may handle it first."""
-        if self.frozen:
-            self._unread = {act: act, **self._unread}
-        else:
-            self.turn(act)
 
     # --- life -------------------------------------------------------------------------------------
-    def make_host(self) -> Host:
-        """Return a host with a new half of the pair."""
+    def make(self) -> None:
+        """Create the event loop and the pair of a new start."""
+        super().make()
         stage = self._stage
-        self.half = stage.parts.engine(self._policy, instance=self.rng.getrandbits(63) + 1)
-        engine: Engine = self.half
-        if stage.transcript is not None:
-            engine = _Watched(self.half, self, stage.transcript)
-        make_host = partial(self.host_of, engine, deliver=self._told)
-        self.shell = HalfShell(self, self.half, self._policy.role.other.name.lower(), make_host)
-        return self.shell.host
+        with virtual.process(self):
+            self.pair = SimPair(self.role, self._make_half, stage.knobs.heartbeat_s, self._changed)
 
-    def started(self) -> None:
-        """Listen, and connect to the other server."""
-        self.network.listen(self)
-        self.shell.dial()
-        self.host.wake()
+    def _make_half(self, *args: Any, **settings: Any) -> BinaryStarPeer:
+        """Return the engine under test, observed for the transcript."""
+        half = self._stage.parts.engine(*args, **settings)
+        transcript, handle = self._stage.transcript, half.handle
+        if transcript is not None:
 
-    def _end(self, what: Ending) -> None:
-        super()._end(what)
-        self.network.listen_no_more(self)
+            def handle_and_record(events: Sequence[Input], now: float) -> list[Effect]:
+                effects = list(handle(events, now))
+                transcript.effects(self, effects)
+                return effects
 
-    def has_stopped(self) -> None:
-        """Accept no more connections, and exit."""
-        self.network.listen_no_more(self)
-        super().has_stopped()
+            half.handle = handle_and_record  # type: ignore[method-assign]
+        return half
 
-    def _told(self, _token: Any, view: PairView) -> None:
+    async def _main(self) -> None:
+        await self.pair.serve()
+
+    def _changed(self, view: PairView) -> None:
         self._stage.changed(self, view)
         if self._stage.transcript is not None:
             self._stage.transcript.event(
                 self.name, f"is {view.state.name.lower()}, epoch {view.epoch}"
             )
+
+    # --- whether to serve -------------------------------------------------------------------------
+    @property
+    def half(self) -> BinaryStarPeer:
+        """The engine."""
+        return self.pair.half
+
+    @property
+    def serves(self) -> bool:
+        """Whether it may answer."""
+        with virtual.process(self):
+            return self.pair.serves
+
+    def vote(self) -> bool:
+        """Handle a client's request: return whether it may be answered."""
+        try:
+            return self.pair.vote()
+        except PairFailed:
+            return False
+
+    def switch(self) -> None:
+        """Switch as an operator does, if possible."""
+        if self.alive and not self.frozen:
+            self.turn(self._switch)
+
+    def _switch(self) -> None:
+        with suppress(LocalViolation, PairFailed):
+            self.pair.switch()

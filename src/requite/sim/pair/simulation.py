@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from requite.protocols.binarystar.table import PairRole, State
+from requite.sim.kernel import virtual
 from requite.sim.kernel.cast import Cast
 from requite.sim.kernel.fault_injection import FaultAction, FaultInjector, NodePair, choose, upon
 from requite.sim.kernel.faults import FaultKind
@@ -93,7 +94,14 @@ class PairSimulation(Simulation):
             for i in range(knobs.askers)
         ]
 
-    # --- events -----------------------------------------------------------------------------------
+    # --- the run ----------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Run all phases with virtual clock and seeded randomness."""
+        with virtual.quiet(), virtual.world(self.world):
+            super().run()
+            for server in self.cast.servers:
+                server.discard()
+
     @staticmethod
     def draw_calls(knobs: PairKnobs, luck: Luck) -> Iterable[PairCall]:
         """See `Simulation.draw_calls`."""
@@ -231,6 +239,9 @@ class PairSimulation(Simulation):
         left = [server.half.snapshot().links for server in self.cast.servers]
         if not self.wait(lambda: not any(s.alive for s in self.cast.servers), _LEAVE_S):
             self.history.violate("I9", f"one of the two does not exit; connections: {left}")
+        for server in (each for each in self.cast.servers if each.has_exited):
+            for what in server.loop.left():
+                self.history.violate("I9", f"{server.name} has exited, and leaves {what}")
         return True
 
     # --- helpers ----------------------------------------------------------------------------------
@@ -243,9 +254,12 @@ class PairSimulation(Simulation):
         self.clients[0].ask(next(self.numbers))
 
     def _served_by(self, server: PairServer) -> bool:
-        """Send a client's request in a separate turn; return whether it was answered."""
+        """Send a client's request; return whether the server serves. Time stops as soon as it does,
+        before the other server can hear of it."""
         if server.alive and not server.frozen:
             server.turn(server.vote)
+        flush_s = self.knobs.pace.flush_late_s
+        self.world.run(self.world.now + flush_s, unless=lambda: server.serves)
         return server.serves
 
     def _stand_still(self, server: PairServer, seconds: float) -> None:
