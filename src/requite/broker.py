@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from requite.access.exposure import check_exposure
 from requite.access.guard import AccessOption, AuthenticateOption, make_guard
-from requite.chronicle import Kind, WriterRole
+from requite.chronicle import Chronicle, Kind, WriterRole
 from requite.engine import Note, Wake
 from requite.errors import ConfigurationError
 from requite.framing import (
@@ -130,7 +130,7 @@ class Broker(Daemon):
         )
         name = new_name()
         self._journal = journal_in(journal, WriterRole.BROKER, name)
-        self._engine = MajordomoBroker(policy, origin=name, chronicle=chronicle_of(self._journal))
+        self._engine = self._make_engine(policy, name, chronicle_of(self._journal))
         if self._guard is not None:
             self._engine.authorizer.principal_named = self._guard.access.principal_named
         if pair is not None and titanic is not None:
@@ -316,10 +316,20 @@ class Broker(Daemon):
         self._engine.record_access(kind, principal, verb, clock.now(), reason)
 
     # --- parts ------------------------------------------------------------------------------------
+    def _make_engine(
+        self, policy: BrokerPolicy, origin: bytes, chronicle: Chronicle | None
+    ) -> MajordomoBroker:
+        """Return the engine; simulations return others."""
+        return MajordomoBroker(policy, origin=origin, chronicle=chronicle)
+
+    def _make_gate(self, engine: MajordomoBroker, pair: Pair) -> StandbyGate:
+        """Return the gate of a broker in a pair; simulations return others."""
+        return StandbyGate(engine, pair)
+
     def _put_behind_gate(self, pair: Pair) -> StandbyGate:
         self._engine.standing = lambda: as_facts(pair.view)
         pair.belong_to(lambda _view: self._shell.submit(Wake()))
-        return StandbyGate(self._engine, pair)
+        return self._make_gate(self._engine, pair)
 
     async def _end_journal(self) -> None:
         """Flush and close the journal in a thread, since the disk may be slow."""

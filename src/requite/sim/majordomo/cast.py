@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from requite.sim.kernel.cast import Cast
 from requite.sim.kernel.fault_injection import NodePair, choose
@@ -23,8 +23,8 @@ class MajordomoCast(Cast):
     make_worker: type[WorkerProcess] = WorkerProcess
     make_intruder: type[Intruder] = Intruder
 
-    def __init__(self, stage: Stage, brokers: Sequence[Broker] = (), intruders: int = 3) -> None:
-        self.brokers = brokers or [Broker(stage)]
+    def __init__(self, stage: Stage, brokers: Sequence[Any] = (), intruders: int = 3) -> None:
+        self.brokers: Sequence[Any] = brokers or [Broker(stage)]
         self.clients = [self.make_client(spec, stage) for spec in stage.knobs.clients]
         self.workers = [self.make_worker(spec, stage) for spec in stage.knobs.workers]
         self.peers: list[Process] = [*self.clients, *self.workers]
@@ -38,7 +38,8 @@ class MajordomoCast(Cast):
     @property
     def broker(self) -> Broker:
         """The broker."""
-        return self.brokers[0]
+        broker: Broker = self.brokers[0]
+        return broker
 
     def choose_nodes(self, lot: float) -> NodePair:
         """Choose the broker and one of its peers."""

@@ -30,7 +30,7 @@ from requite.sim.kernel.workload import parse_task
 from requite.sim.majordomo.knobs import Knobs
 from requite.sim.majordomo.watch import Watched
 from requite.sim.majordomo.watch_broker import WatchedBroker
-from requite.transport.address import TcpAddress
+from requite.transport.address import Address, TcpAddress
 
 if TYPE_CHECKING:
     from requite.sim.kernel.stream import SimStream
@@ -56,8 +56,13 @@ class MajordomoParts:
 class Stage(RunStage[Knobs, MajordomoParts]):
     """The state that all processes of a run share."""
 
-    places: tuple[TcpAddress, ...] = (_ADDRESS,)
-    """The addresses of the brokers; the host of each is the name of its node."""
+    places: tuple[Address, ...] = (_ADDRESS,)
+    """The addresses of the brokers; a host is the name of a node."""
+
+    def call_of(self, body: Sequence[bytes]) -> Call | None:
+        """Return the call of a request by its body."""
+        task = parse_task(body)
+        return None if task is None else self.history.calls.get(task.number)
 
 
 class Broker(EngineProcess):
@@ -74,7 +79,7 @@ class Broker(EngineProcess):
         """Return a host with a new broker."""
         stage = self._stage
         engine = stage.parts.broker(stage.knobs.broker_policy)
-        self.watched = self.watch(engine, self, stage.history, self._call_of, stage.transcript)
+        self.watched = self.watch(engine, self, stage.history, stage.call_of, stage.transcript)
         self.identities: IdentityTable[Link] = IdentityTable(
             start=self.rng.getrandbits(32), handover=stage.knobs.handover
         )
@@ -105,10 +110,6 @@ class Broker(EngineProcess):
         """Accept no more connections, and exit."""
         self.network.listen_no_more(self)
         super().has_stopped()
-
-    def _call_of(self, body: Sequence[bytes]) -> Call | None:
-        task = parse_task(body)
-        return None if task is None else self._stage.history.calls.get(task.number)
 
 
 class Dialler(EngineProcess):

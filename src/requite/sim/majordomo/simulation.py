@@ -29,7 +29,7 @@ from requite.sim.majordomo.clients import ClientProcess
 from requite.sim.majordomo.knobs import ClientSpec, Knobs
 from requite.sim.majordomo.roles import BROKER, MajordomoParts, Stage
 from requite.sim.majordomo.words import describe
-from requite.transport.address import TcpAddress
+from requite.transport.address import Address, TcpAddress
 
 _PROBE_S: Final = 15.0
 _LEAVE_S: Final = 10.0
@@ -62,7 +62,7 @@ class MajordomoSimulation(Simulation):
             service = _draw_service(knobs, rng)
             yield plan._replace(service=service, wants_partials=rng.random() < knobs.partials_p)
 
-    def places(self) -> tuple[TcpAddress, ...]:
+    def places(self) -> tuple[Address, ...]:
         """Return the addresses of the brokers."""
         return (TcpAddress(BROKER, 5555),)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from requite.engine import Effect, Input
 from requite.errors import LocalViolation, PairFailed
@@ -15,14 +15,9 @@ from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import PairRole
 from requite.protocols.binarystar.view import PairView
 from requite.sim.kernel import virtual
-from requite.sim.kernel.process import Supervisor
-from requite.sim.kernel.program import Program
-
-if TYPE_CHECKING:
-    from requite.sim.kernel.network import Network
-    from requite.sim.kernel.transcript import Transcript
-    from requite.sim.kernel.world import World
-    from requite.sim.pair.knobs import PairKnobs
+from requite.sim.kernel.program import Main, Program
+from requite.sim.kernel.stage import RunStage
+from requite.sim.pair.knobs import PairKnobs
 
 PORT: Final = 5560
 
@@ -34,18 +29,12 @@ class PairParts:
     engine: Callable[..., BinaryStarPeer] = BinaryStarPeer
 
 
-@dataclass(frozen=True, slots=True)
-class PairStage:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairStage(RunStage[PairKnobs, PairParts]):
     """The state that all processes of a run share. `changed` is called when a server's state
     changes."""
 
-    world: World
-    network: Network
     changed: Callable[[PairServer, PairView], object]
-    supervisor: Supervisor
-    knobs: PairKnobs
-    parts: PairParts
-    transcript: Transcript | None = None
 
 
 class SimPair(Pair):
@@ -77,18 +66,44 @@ class SimPair(Pair):
         return self.half
 
 
-class PairServer(Program):
-    """A server; `pair` is new after each start."""
+class PairProgram(Program):
+    """A program with one server of a pair; `pair` is new after each start."""
 
     pair: SimPair
 
-    def __init__(self, role: PairRole, stage: PairStage) -> None:
+    def __init__(self, role: PairRole, stage: RunStage[Any, Any], main: Main) -> None:
         name, pace = role.name.lower(), stage.knobs.pace
-        super().__init__(name, stage.world, stage.network, pace, stage.supervisor, self._main)
+        super().__init__(name, stage.world, stage.network, pace, stage.supervisor, main)
         self.role = role
+
+    @property
+    def half(self) -> BinaryStarPeer:
+        """The engine of the pair."""
+        return self.pair.half
+
+    @property
+    def serves(self) -> bool:
+        """Whether it may answer clients."""
+        with virtual.process(self):
+            return self.pair.serves
+
+    def switch(self) -> None:
+        """Switch as an operator does, if possible."""
+        if self.alive and not self.frozen:
+            self.turn(self._switch)
+
+    def _switch(self) -> None:
+        with suppress(LocalViolation, PairFailed):
+            self.pair.switch()
+
+
+class PairServer(PairProgram):
+    """A server of a pair."""
+
+    def __init__(self, role: PairRole, stage: PairStage) -> None:
+        super().__init__(role, stage, self._main)
         self._stage = stage
 
-    # --- life -------------------------------------------------------------------------------------
     def make(self) -> None:
         """Create the event loop and the pair of a new start."""
         super().make()
@@ -120,30 +135,9 @@ class PairServer(Program):
                 self.name, f"is {view.state.name.lower()}, epoch {view.epoch}"
             )
 
-    # --- whether to serve -------------------------------------------------------------------------
-    @property
-    def half(self) -> BinaryStarPeer:
-        """The engine."""
-        return self.pair.half
-
-    @property
-    def serves(self) -> bool:
-        """Whether it may answer."""
-        with virtual.process(self):
-            return self.pair.serves
-
     def vote(self) -> bool:
         """Handle a client's request: return whether it may be answered."""
         try:
             return self.pair.vote()
         except PairFailed:
             return False
-
-    def switch(self) -> None:
-        """Switch as an operator does, if possible."""
-        if self.alive and not self.frozen:
-            self.turn(self._switch)
-
-    def _switch(self) -> None:
-        with suppress(LocalViolation, PairFailed):
-            self.pair.switch()

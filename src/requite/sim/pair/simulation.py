@@ -10,7 +10,6 @@ from requite.sim.kernel import virtual
 from requite.sim.kernel.cast import Cast
 from requite.sim.kernel.fault_injection import FaultAction, FaultInjector, NodePair, choose, upon
 from requite.sim.kernel.faults import FaultKind
-from requite.sim.kernel.network import Network
 from requite.sim.kernel.plan import Plan
 from requite.sim.kernel.process import Process
 from requite.sim.kernel.result import Options
@@ -72,15 +71,7 @@ class PairSimulation(Simulation):
         self.knobs: PairKnobs = plan.knobs
         knobs = self.knobs
         self.ledger = Ledger(self.history, knobs)
-        stage = PairStage(
-            self.world,
-            Network(self.world, knobs.network),
-            self.ledger.changed,
-            self,
-            knobs,
-            options.parts_of(PairParts),
-            self.transcript,
-        )
+        stage = PairStage.of(self, PairParts, changed=self.ledger.changed)
         self.cast = PairCast(stage)
         self.injector = PairFaults(self.cast)
         self.ledger.servers = servers = self.cast.servers

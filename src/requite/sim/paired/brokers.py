@@ -1,33 +1,31 @@
-"""One broker of a pair: two hosts in one process, as `requite.broker.Broker` has them."""
+"""One broker of a pair: the unchanged `requite.Broker` with its `Pair`, on virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.engine import Drain, Effect, Input, Note, Peer, Wake
-from requite.framing import IdentityTable, SocketType, Zmtp
-from requite.framing.base import Framing
+from requite.broker import Broker
+from requite.engine import Effect, Input, Note, Peer, Wake
 from requite.pair.standby_gate import StandbyGate
-from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import PairRole
 from requite.protocols.binarystar.view import PairView
+from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.parties import Party
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.shell.host import Host
-from requite.shell.link import Link, LinkLimits
-from requite.sim.majordomo.roles import Broker, Stage
+from requite.sim.kernel import virtual
+from requite.sim.majordomo.roles import Stage
 from requite.sim.majordomo.watch_broker import WatchedBroker
-from requite.sim.pair.half import HalfShell
+from requite.sim.pair.server import PairProgram, SimPair
 
 if TYPE_CHECKING:
-    from requite.sim.kernel.stream import SimStream
+    from requite.chronicle import Chronicle
+    from requite.pair import Pair
+    from requite.shell.host import Host
     from requite.sim.paired.knobs import PairedKnobs
 
-_PORT: Final = "pair"
-_ROUNDING_S: Final = 1e-6  # see `requite.sim.kernel.process`
+FRONT: Final = 5555
 
 
 class WatchedHalf(WatchedBroker):
@@ -66,139 +64,72 @@ def _is_service(note: Any) -> bool:
     return bool(kind == "dispatched" or (kind == "answered" and facts["status"] == "OK"))
 
 
-class PairedBroker(Broker):
-    """A broker, its half of the pair, and the gate between them; also the gate's `Partner`."""
+class SimBroker(Broker):
+    """A real `Broker` with the engine and the gate under test, and an observer between them."""
 
     watched: WatchedHalf
+    engine: MajordomoBroker
+
+    def __init__(self, process: PairedBroker) -> None:
+        self._process = process
+        knobs = process.stage.knobs
+        super().__init__(
+            f"tcp://localhost:{FRONT}",
+            policy=knobs.broker_policy,
+            handover=knobs.handover,
+            links=knobs.limits,
+            pair=process.pair,
+        )
+
+    def _make_engine(
+        self, policy: BrokerPolicy, origin: bytes, chronicle: Chronicle | None
+    ) -> MajordomoBroker:
+        """Return the engine under test."""
+        make: Callable[..., Any] = self._process.stage.parts.broker
+        self.engine = make(policy, origin=origin, chronicle=chronicle)
+        return self.engine
+
+    def _make_gate(self, engine: MajordomoBroker, pair: Pair) -> StandbyGate:
+        """Return the gate under test, before an engine that is observed."""
+        process, stage = self._process, self._process.stage
+        self.watched = WatchedHalf(engine, process, stage.history, stage.call_of, stage.transcript)
+        return stage.parts.gate(self.watched, pair)
+
+    @property
+    def host(self) -> Host:
+        """The host of the connections with clients and workers."""
+        return self._shell.host
+
+
+class PairedBroker(PairProgram):
+    """A broker of a pair; `shell` is new after each start."""
+
+    shell: SimBroker
 
     def __init__(self, role: PairRole, stage: Stage, knobs: PairedKnobs) -> None:
-        super().__init__(stage, role.name.lower())
-        self.role = role
-        self._policy = BinaryStarPolicy(role, knobs.pair_heartbeat_s)
+        super().__init__(role, stage, self._main)
+        self.stage = stage
+        self.failover_s = BinaryStarPolicy(role, knobs.pair_heartbeat_s).failover_s
         self.stood_still_s = 0.0  # the last freeze, until the pair confirms the state
+        self._heartbeat_s = knobs.pair_heartbeat_s
 
-    def make_host(self) -> Host:
-        """Return a host with a new broker and a new half of the pair."""
-        stage, knobs = self._stage, self._stage.knobs
+    def make(self) -> None:
+        """Create the event loop, the pair and the broker of a new start."""
+        super().make()
         self.stood_still_s = 0.0
-        engine = stage.parts.broker(knobs.broker_policy)
-        self.watched = watched = WatchedHalf(
-            engine, self, stage.history, self._call_of, stage.transcript
-        )
-        self.gate: StandbyGate = stage.parts.gate(watched, self)
-        self._make_pair()
-        self.identities: IdentityTable[Link] = IdentityTable(
-            start=self.rng.getrandbits(32), handover=knobs.handover
-        )
-        return self.host_of(
-            self.gate, knobs.limits, lambda: Zmtp(SocketType.ROUTER), identities=self.identities
-        )
+        with virtual.process(self):
+            self.pair = SimPair(self.role, self.stage.parts.half, self._heartbeat_s, self._changed)
+            self.shell = SimBroker(self)
 
-    def _make_pair(self) -> None:
-        self.half: BinaryStarPeer = self._stage.parts.half(
-            self._policy, instance=self.rng.getrandbits(63) + 1
-        )
-        self._pair_armed = 0
-        at = f"{self.role.other.name.lower()}:{_PORT}"
-        self.pair = HalfShell(self, self.half, at, self._pair_host)
+    async def _main(self) -> None:
+        await self.shell.serve()
 
-    def _pair_host(
-        self,
-        limits: LinkLimits,
-        make_framing: Callable[[], Framing],
-        *,
-        ended: Callable[[Link, str], None],
-    ) -> Host:
-        return Host(
-            self.half,
-            self.clock,
-            make_framing,
-            wake_at=self._wake_pair_at,
-            want_flush=lambda: self.later(0.0, self.pair.host.flush),
-            deliver=self._pair_told,
-            ended=ended,
-            stopped=self._pair_stopped,
-            limits=limits,
-            logger="requite.sim",
-        )
-
-    @property
-    def failover_s(self) -> float:
-        """The silence after which the other broker may take over."""
-        return self._policy.failover_s
-
-    # --- for the gate -----------------------------------------------------------------------------
-    @property
-    def serves(self) -> bool:
-        """See `requite.pair.Pair`."""
-        return self.pair.serves
-
-    @property
-    def view(self) -> PairView:
-        """See `requite.pair.Pair`."""
-        return self.pair.view
-
-    def vote(self) -> bool:
-        """See `requite.pair.Pair`."""
-        return self.pair.vote()
-
-    def switch(self) -> None:
-        """Switch as an operator does, if possible."""
-        if self.alive:
-            self.pair.switch()
-
-    def _pair_told(self, _token: Any, view: PairView) -> None:
+    def _changed(self, view: PairView) -> None:
         self.stood_still_s = 0.0
-        self._stage.history.tell("pair_changed", self, view)
-        self.host.submit(Wake())
-
-    # --- life -------------------------------------------------------------------------------------
-    def started(self) -> None:
-        """Listen to all peers, and connect to the other broker."""
-        super().started()
-        self.network.listen(self, _PORT, self._accept_peer)
-        self.pair.dial()
-        self.pair.host.wake()
+        self.stage.history.tell("pair_changed", self, view)
 
     def thaw(self) -> None:
         """Resume after a freeze; the other broker may have taken over."""
         if self.frozen:
             self.stood_still_s = self.world.now - self._froze_at
         super().thaw()
-
-    def accept(self, stream: SimStream) -> None:
-        """Accept the connection of a client or worker."""
-        self.adopt(stream, lambda: self._let_in(stream))
-
-    def _let_in(self, stream: SimStream) -> None:
-        link = self.host.opened(stream, accepted=True)
-        if not self.gate.lets_in():
-            self.host.turn_away(link)
-
-    def has_stopped(self) -> None:
-        """Accept no more clients, and hand over to the other broker."""
-        self.network.listen_no_more(self)
-        self.network.listen(self, _PORT, self._accept_peer)
-        self.later(0.0, self.pair.host.submit, Drain())
-
-    def _pair_stopped(self) -> None:
-        super().has_stopped()
-
-    def _leave(self) -> None:
-        self.pair.host.shut()
-        super()._leave()
-
-    # --- the link between the two -----------------------------------------------------------------
-    def _wake_pair_at(self, at: float) -> None:
-        self._pair_armed += 1
-        if at != inf:
-            late_s = self.pace.timer_late_s * self.rng.random()
-            delay_s = max(0.0, at - self.clock()) + late_s
-            self.later(delay_s + _ROUNDING_S, self._wake_pair, self._pair_armed)
-
-    def _wake_pair(self, armed: int) -> None:
-        if armed == self._pair_armed:
-            self.pair.host.wake()
-
-    def _accept_peer(self, stream: SimStream) -> None:
-        self.adopt(stream, lambda: self.pair.host.opened(stream, accepted=True))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from requite.protocols.binarystar.table import PairRole
+from requite.sim.kernel import virtual
 from requite.sim.kernel.fault_injection import NodePair, choose, spare
 from requite.sim.kernel.simulation import Phase
 from requite.sim.majordomo.cast import MajordomoCast
@@ -14,10 +15,10 @@ from requite.sim.majordomo.checkers.tables import left_after_calls, one_sided_co
 from requite.sim.majordomo.roles import BROKER, Stage
 from requite.sim.majordomo.simulation import MajordomoSimulation, settle_s
 from requite.sim.majordomo.words import describe
-from requite.sim.paired.brokers import PairedBroker
+from requite.sim.paired.brokers import FRONT, PairedBroker
 from requite.sim.paired.checkers import PAIRED_CHECKERS
 from requite.sim.paired.knobs import PairedKnobs
-from requite.transport.address import TcpAddress
+from requite.transport.address import InprocAddress
 
 _NAMES: Final = ("primary", "backup")  # of their nodes
 _BETWEEN_THE_TWO_P: Final = 0.4
@@ -60,9 +61,16 @@ class PairedSimulation(MajordomoSimulation):
         """Create all processes."""
         return PairedCast(stage, self.knobs)
 
-    def places(self) -> tuple[TcpAddress, ...]:
+    def places(self) -> tuple[InprocAddress, ...]:
         """Return the addresses of the brokers, the primary first."""
-        return tuple(TcpAddress(name, 5555) for name in _NAMES)
+        return tuple(InprocAddress(f"{name}:{FRONT}") for name in _NAMES)
+
+    def run(self) -> None:
+        """Run all phases with virtual clock and seeded randomness."""
+        with virtual.quiet(), virtual.world(self.world):
+            super().run()
+            for broker in self.cast.brokers:
+                broker.discard()
 
     def start_brokers(self) -> None:
         """Start both brokers, one a little after the other."""
@@ -96,16 +104,16 @@ class PairedSimulation(MajordomoSimulation):
             return gone or [f"{len(active)} of the two serve: {states}"]
         [broker] = active
         return _workers_unlike(broker, self.cast) + [
-            f"{other.name} does not serve, but has {len(other.host.links)} connections"
+            f"{other.name} does not serve, but has {len(other.shell.host.links)} connections"
             for other in self.cast.brokers
-            if other is not broker and (other.watched.parties or other.host.links)
+            if other is not broker and (other.shell.engine.parties or other.shell.host.links)
         ]
 
 
 def _workers_unlike(broker: PairedBroker, cast: MajordomoCast) -> list[str]:
-    names = broker.watched.names
+    names = broker.shell.watched.names
     known = Counter(
-        names[bytes.fromhex(worker.worker)] for worker in broker.engine.snapshot().workers
+        names[bytes.fromhex(worker.worker)] for worker in broker.shell.snapshot().workers
     )
     alive = Counter(worker.name for worker in cast.workers)
     return [] if known == alive else [f"{broker.name} knows {dict(known)}, alive are {dict(alive)}"]
