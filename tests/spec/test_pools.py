@@ -18,7 +18,9 @@ from requite.request import Status
 from requite.sim import Options, draw, run
 from requite.sim.kernel import virtual
 from requite.sim.kernel.faults import FaultKind
+from requite.sim.pool.callers import publish_plainly
 from requite.sim.pool.knobs import Task
+from requite.sim.pool.ledger import Request
 from requite.sim.pool.scenarios import FAULTS
 from requite.sim.pool.simulation import PoolSimulation
 
@@ -39,6 +41,14 @@ class CalmPool(PoolSimulation):
         """Send a request; return its record."""
         return self.callers[0].call(next(self.numbers), key, task, **how)
 
+    def publish(self, key: str) -> Request:
+        """Publish a request as another AMQP client would, with any key; return its record."""
+        number = next(self.numbers)
+        request = Request(number, key, Task.SERVE, "other", False, None, self.world.now)
+        self.ledger.requests[number] = request
+        publish_plainly(self.stage, request, "replies-of-other")
+        return request
+
     def advance(self, seconds: float) -> None:
         """Advance the clock, and check that no invariant was violated."""
         with virtual.quiet(), virtual.world(self.world):
@@ -48,7 +58,7 @@ class CalmPool(PoolSimulation):
     @property
     def waiting(self) -> int:
         """The number of orphaned requests in the queue for managers."""
-        return len(self.rabbit.queues[CORE.orphan_queue].messages)
+        return len(self.store.queues[CORE.orphan_queue].messages)
 
 
 # --- names and routes -----------------------------------------------------------------------------
@@ -78,10 +88,10 @@ def test_requests_are_routed_by_their_key() -> None:
 @requirement("pool:startup:declares")
 def test_a_manager_declares_its_pool() -> None:
     pool = CalmPool()
-    assert all(exchange.name in pool.rabbit.exchanges for exchange in CORE.exchanges())
-    assert {queue.name for queue in CORE.queues()} <= pool.rabbit.queues.keys()
+    assert all(exchange.name in pool.store.exchanges for exchange in CORE.exchanges())
+    assert {queue.name for queue in CORE.queues()} <= pool.store.queues.keys()
     for binding in CORE.bindings():
-        bound = pool.rabbit.exchanges.bound(binding.exchange, binding.routing_key)
+        bound = pool.store.exchanges.bound(binding.exchange, binding.routing_key)
         assert binding.queue in bound
 
 
@@ -176,7 +186,7 @@ def test_a_request_that_kills_or_stalls_its_workers_is_dead_lettered(task: Task)
     pool.advance(60.0)
     assert request.answers == ["delivery_limit"]
     assert request.runs == 3
-    kept = pool.rabbit.queues[CORE.poison_queue].messages
+    kept = pool.store.queues[CORE.poison_queue].messages
     assert [message.number for message in kept] == [request.number]
     after = pool.ask("42")
     pool.advance(20.0)
@@ -205,7 +215,7 @@ def test_requests_expire_where_workers_do_not_start() -> None:
 )
 def test_every_key_gets_an_answer(key: str, answer: str) -> None:
     pool = CalmPool()
-    request = pool.ask(key)
+    request = pool.publish(key)
     pool.advance(20.0)
     assert request.answers == [answer]
 

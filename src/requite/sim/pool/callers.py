@@ -1,28 +1,39 @@
-"""Callers publish each request until RabbitMQ confirms it."""
+"""Callers: programs with a real client, and programs that are not requite's."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import asyncio
+from typing import TYPE_CHECKING, Final
 
-from requite.protocols.amqp.topology import Pool
-from requite.sim.pool.ledger import REPLIES, Request
-from requite.sim.pool.node import Node
-from requite.sim.pool.rabbit import Refused, message
+from requite.client.aio import AsyncClient
+from requite.errors import CallError, NoService, TransportError
+from requite.protocols.amqp.properties import Properties, encode_properties
+from requite.request import Reply
+from requite.shell import clock
+from requite.sim.pool.ledger import Request
+from requite.sim.pool.member import Member
 
 if TYPE_CHECKING:
     from requite.sim.pool.knobs import Task
-    from requite.sim.pool.rabbit import Connection
+    from requite.sim.pool.stage import PoolStage
 
 _AGAIN_S: Final = 0.5
 
 
-class Caller(Node):
-    """A caller. It keeps each request until RabbitMQ has confirmed it (at least once)."""
+class Caller(Member):
+    """A caller. It repeats each call until a worker or a manager has answered it, or its time is
+    up."""
 
-    def begun(self) -> None:
-        """Start without unconfirmed requests."""
-        self._unconfirmed: dict[int, Request] = {}
-        self._names = Pool("core")
+    client: AsyncClient
+
+    def __init__(self, name: str, stage: PoolStage) -> None:
+        super().__init__(name, stage, self._main)
+
+    async def _main(self) -> None:
+        config = self.stage.config
+        url = f"{config.rabbitmq.url}?pool={config.pool.name}"
+        async with AsyncClient(url, timeout=None) as self.client:
+            await asyncio.get_running_loop().create_future()
 
     def call(
         self,
@@ -33,41 +44,50 @@ class Caller(Node):
         expires_s: float | None = None,
         silent: bool = False,
     ) -> Request:
-        """Publish a request; return its record."""
+        """Make a call; return its record. A `silent` request, which has no reply-to, is one of
+        another AMQP client."""
         now = self.stage.world.now
         request = Request(number, key, task, self.name, silent, expires_s, now)
         self.stage.ledger.requests[number] = request
         self.stage.remark(self.name, f"asks: {request}")
-        self._unconfirmed[number] = request
-        self._send(request)
+        if silent:
+            publish_plainly(self.stage, request)
+        else:
+            self.turn(self._start, request)
         return request
 
-    def connected(self, connection: Connection) -> None:
-        """Publish the unconfirmed requests again."""
-        for request in [*self._unconfirmed.values()]:
-            self._send(request)
+    def _start(self, request: Request) -> None:
+        self.loop.create_task(self._ask(request))
 
-    def _send(self, request: Request) -> None:
-        if request.number not in self._unconfirmed:
-            return
-        published = message(
-            request.key,
-            {},
-            number=request.number,
-            reply_to="" if request.silent else REPLIES + self.name,
-            correlation_id=request.correlation_id,
-            expires_s=request.expires_s,
-        )
-        exchange = self._names.requests_exchange
-        self.ask(
-            lambda: self.stage.rabbit.publish(exchange, published),
-            lambda answer: self._confirmed(request, answer),
-        )
+    async def _ask(self, request: Request) -> None:
+        self.stage.ledger.ended(request, await self._outcome(request))
 
-    def _confirmed(self, request: Request, answer: Any) -> None:
-        if isinstance(answer, Refused):  # no manager has declared the exchange yet
-            self.later(_AGAIN_S, self._send, request)
-            return
-        if request.number in self._unconfirmed:
-            del self._unconfirmed[request.number]
-            self.stage.ledger.confirmed(request, answer)
+    async def _outcome(self, request: Request) -> Reply | CallError:
+        expires_s = request.expires_s
+        until = None if expires_s is None else clock.now() + expires_s
+        while True:
+            timeout_s = None if until is None else until - clock.now()
+            try:
+                return await self.client.call(request.body, service=request.key, timeout=timeout_s)
+            except (NoService, TransportError):  # no manager has declared the exchange yet
+                await asyncio.sleep(_AGAIN_S)
+            except CallError as error:
+                return error
+
+
+def publish_plainly(stage: PoolStage, request: Request, reply_to: str = "") -> None:
+    """Publish a request as another AMQP client would, once RabbitMQ and the exchange are there."""
+    exchange, rabbit = stage.store.names.requests_exchange, stage.rabbit
+    if not rabbit.alive or exchange not in stage.store.exchanges:
+        stage.world.after(_AGAIN_S, publish_plainly, stage, request, reply_to)
+        return
+    expires_s, body = request.expires_s, request.body
+    properties = Properties(
+        f"{request.number:016x}",
+        reply_to,
+        f"{request.number:032x}",
+        "" if expires_s is None else str(round(1000 * expires_s)),
+        persistent=True,
+    )
+    header = encode_properties(properties, len(body))
+    rabbit.perform(lambda: rabbit.hub.publishing.inject(request.key, header, body, exchange))

@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from requite.pool.inputs import RunningGroup
-from requite.sim.pool.worker import Worker
+from requite.sim.pool.worker import PoolWorker
 
 if TYPE_CHECKING:
     from requite.sim.pool.stage import PoolStage
@@ -22,7 +22,7 @@ _FAILED_BUT_DONE_P: Final = 0.3  # the share of failed operations that took effe
 @dataclass(slots=True)
 class _Group:
     version: str
-    workers: list[Worker] = field(default_factory=list)
+    workers: list[PoolWorker] = field(default_factory=list)
     stopping: bool = False
 
 
@@ -33,13 +33,14 @@ class SimDriver:
     def __init__(self, stage: PoolStage) -> None:
         self.fails = 0
         self.slow_s = 0.0
+        self.all_workers: list[PoolWorker] = []  # since the beginning
         self._stage = stage
         self._groups: dict[str, _Group] = {}
         self._numbers = count(1)
         self._rng = stage.world.rng("driver")
 
     @property
-    def workers(self) -> list[Worker]:
+    def workers(self) -> list[PoolWorker]:
         """All workers of all groups."""
         return [worker for group in self._groups.values() for worker in group.workers]
 
@@ -92,10 +93,11 @@ class SimDriver:
         for worker in group.workers[workers:]:
             worker.stop()
         for _ in range(workers - len(group.workers)):
-            worker = Worker(f"worker-{next(self._numbers)}", self._stage, key, self._ended)
+            worker = PoolWorker(f"worker-{next(self._numbers)}", self._stage, key, self._ended)
             group.workers.append(worker)
+            self.all_workers.append(worker)
             self._stage.ledger.group_started(key)
-            self._stage.world.after(self._stage.knobs.start_s, worker.begin)
+            self._stage.world.after(self._stage.knobs.start_s, worker.start)
         return True
 
     def _stop(self, key: str) -> bool:
@@ -106,7 +108,7 @@ class SimDriver:
                 worker.stop()
         return True
 
-    def _ended(self, worker: Worker) -> None:
+    def _ended(self, worker: PoolWorker) -> None:
         group = self._groups.get(worker.key)
         if group is not None and worker in group.workers:
             group.workers.remove(worker)

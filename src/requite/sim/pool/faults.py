@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.wire import EVENT
 from requite.sim.kernel.fault_injection import FaultAction, Injector, choose, spare
 from requite.sim.kernel.faults import Fault, FaultKind
-from requite.sim.pool.rabbit import message
 
 if TYPE_CHECKING:
     from requite.sim.kernel.faults import Fault
     from requite.sim.pool.callers import Caller
     from requite.sim.pool.driver import SimDriver
     from requite.sim.pool.manager import Manager
-    from requite.sim.pool.node import Node
+    from requite.sim.pool.member import Member
     from requite.sim.pool.stage import PoolStage
 
 _SLOW_S: Final = 3.0
@@ -64,8 +64,8 @@ class PoolFaults(Injector):
         super().end()
         stage = self._stage
         stage.rabbit.start()
-        stage.rabbit.api_fails, stage.rabbit.api_slow_s = 0, 0.0
-        stage.rabbit.forbidden.clear()
+        stage.api.fails, stage.api.slow_s = 0, 0.0
+        stage.store.forbidden.clear()
         self._driver.fails, self._driver.slow_s = 0, 0.0
         for manager in self._managers:
             if not manager.is_leaving:
@@ -98,56 +98,56 @@ class PoolFaults(Injector):
     def _crash_worker(self, fault: Fault) -> None:
         workers = self._driver.workers
         if workers:
-            choose(workers, fault.lot).end("crashes", self._notice_s(fault))
+            choose(workers, fault.lot).kill(self._notice_s(fault))
 
-    def _cut(self, nodes: Sequence[Node | Manager], fault: Fault) -> None:
+    def _cut(self, members: Sequence[Member], fault: Fault) -> None:
         """Break a connection; each end detects that after its own delay."""
-        if nodes:
+        if members:
             client_delay_s = spare(fault.lot) * self._stage.knobs.notice_s
-            choose(nodes, fault.lot).cut(client_delay_s, self._notice_s(fault))
+            choose(members, fault.lot).cut(client_delay_s, self._notice_s(fault))
 
     def _notice_s(self, fault: Fault) -> float:
         return spare(spare(fault.lot)) * self._stage.knobs.notice_s
 
     # --- RabbitMQ ---------------------------------------------------------------------------------
     def _restart_rabbit(self, fault: Fault) -> None:
-        self._stage.rabbit.stop()
+        self._stage.rabbit.crash()
         self._stage.world.after(fault.duration_s, self._stage.rabbit.start)
 
     def _fail_api(self, fault: Fault) -> None:
-        rabbit = self._stage.rabbit
-        rabbit.api_fails += 1
+        api = self._stage.api
+        api.fails += 1
 
         def mend() -> None:
-            rabbit.api_fails -= 1
+            api.fails -= 1
 
         self._later(fault, mend)
 
     def _slow_api(self, fault: Fault) -> None:
-        self._stage.rabbit.api_slow_s = _SLOW_S
+        self._stage.api.slow_s = _SLOW_S
 
         def mend() -> None:
-            self._stage.rabbit.api_slow_s = 0.0
+            self._stage.api.slow_s = 0.0
 
         self._later(fault, mend)
 
     def _refuse(self, fault: Fault) -> None:
         """Make RabbitMQ refuse all operations on the queue of one key."""
         key = f"key-{int(spare(fault.lot) * self._stage.knobs.keys)}"
-        self._stage.rabbit.refuse(key)
-        self._later(fault, lambda: self._stage.rabbit.allow(key))
+        self._stage.store.refuse(key)
+        self._later(fault, lambda: self._stage.store.allow(key))
 
     def _meddle(self, fault: Fault) -> None:
         """Unbind a queue, as an operator would; delete it if it is empty."""
-        rabbit = self._stage.rabbit
-        found = [name for name in rabbit.queues if rabbit.names.key_of(name) is not None]
-        if not found or not rabbit.up:
+        store = self._stage.store
+        found = [name for name in store.queues if store.names.key_of(name) is not None]
+        if not found or not self._stage.rabbit.alive:
             return
         name = choose(sorted(found), fault.lot)
-        key = rabbit.names.key_of(name) or ""
-        rabbit.exchanges.unbind(rabbit.names.requests_exchange, name, key)
-        if not rabbit.queues[name].messages:
-            rabbit.delete(name).close()
+        key = store.names.key_of(name) or ""
+        store.exchanges.unbind(store.names.requests_exchange, name, key)
+        if not store.queues[name].messages:
+            store.delete(name).close()
 
     # --- the driver -------------------------------------------------------------------------------
     def _fail_driver(self, fault: Fault) -> None:
@@ -170,7 +170,7 @@ class PoolFaults(Injector):
     # --- intruders --------------------------------------------------------------------------------
     def _send_garbage(self, fault: Fault) -> None:
         """Publish an invalid message to an exchange of the pool."""
-        names = self._stage.rabbit.names
+        rabbit, names = self._stage.rabbit, self._stage.store.names
         headers = {
             EVENT: b"\xff",
             "x-first-death-reason": {"no": "text"},
@@ -183,6 +183,7 @@ class PoolFaults(Injector):
             names.requests_exchange,
         )
         key = choose(("", _LONG_KEY, "key-0", "%/\x00"), spare(fault.lot))
-        rabbit = self._stage.rabbit
-        if rabbit.up and names.requests_exchange in rabbit.exchanges:
-            rabbit.publish(choose(exchanges, fault.lot), message(key, headers))
+        if rabbit.alive and names.requests_exchange in self._stage.store.exchanges:
+            header = encode_properties(Properties(headers=headers), 0)
+            exchange = choose(exchanges, fault.lot)
+            rabbit.perform(lambda: rabbit.hub.publishing.inject(key, header, b"", exchange))

@@ -13,6 +13,7 @@ from requite.pool.config import (
     PoolConfig,
     PoolSection,
     RabbitSection,
+    WorkersSection,
 )
 from requite.shell.link import LinkLimits
 from requite.sim.kernel.knobs import RunKnobs
@@ -27,7 +28,7 @@ class Task(StrEnum):
 
     SERVE = "serve"
     REQUEUE = "requeue"  # requeues it once, then serves it
-    REJECT = "reject"  # rejects it without requeue
+    FAIL = "fail"  # its handler raises an exception
     STALL = "stall"  # never ends; RabbitMQ's acknowledgement timeout ends it
     POISON = "poison"  # crashes
 
@@ -76,13 +77,13 @@ class PoolKnobs(RunKnobs):
 
     @property
     def network(self) -> Shape:
-        """The network between managers and RabbitMQ. A lost peer is detected after `notice_s`."""
+        """The network of RabbitMQ and its clients. A lost peer is detected after `notice_s`."""
         keepalive_s = max(self.notice_s, 0.1)
         return Shape(self.latency_s, keepalive_s=keepalive_s, connect_timeout_s=1.0)
 
     @property
     def pace(self) -> Pace:
-        """Managers and RabbitMQ are never late."""
+        """No process is ever late."""
         return Pace()
 
     @property
@@ -93,7 +94,7 @@ class PoolKnobs(RunKnobs):
     @property
     def server(self) -> ServerSettings:
         """The settings of RabbitMQ."""
-        return ServerSettings(heartbeat_s=10, sync_s=0.0)
+        return ServerSettings(heartbeat_s=10, sync_s=0.0, ack_timeout_s=self.ack_timeout_s)
 
     @property
     def settle_s(self) -> float:
@@ -102,10 +103,11 @@ class PoolKnobs(RunKnobs):
 
     @property
     def config(self) -> PoolConfig:
-        """The settings of the managers."""
+        """The settings of managers and workers."""
         return PoolConfig(
             PoolSection("core", version="1"),
             RabbitSection(f"amqp://{RABBIT}:{PORT}/"),
+            workers=WorkersSection(prefetch=self.prefetch),
             lifetime=Lifetime(self.unbind_delay_s, self.stop_delay_s, self.extra_lifetime_s),
             loops=Loops(self.interval_s, 0.2, 2.0, 1, self.settle_s),
             limits=Limits(

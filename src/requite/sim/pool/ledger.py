@@ -5,6 +5,9 @@ managers, workers, connections and queues; a group with steady traffic is neithe
 stopped. I2: every answer has the correlation id of its request. I7: a poison request crashes a
 limited number of workers, and is kept. I15: no request is answered with `expired` before it
 expires.
+
+The body of a request names its number and its task, and that of its reply names the number, so
+that copies are recognised wherever they are published.
 """
 
 from __future__ import annotations
@@ -15,30 +18,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from requite.errors import CallError
 from requite.protocols.amqp.topology import Pool
 from requite.protocols.amqp.wire import FIRST_DEATH_REASON, STATUS
+from requite.request import Reply
 from requite.sim.pool.knobs import Task
 
 if TYPE_CHECKING:
-    from requite.protocols.amqp.properties import Properties
     from requite.sim.kernel.history import History
     from requite.sim.pool.knobs import PoolKnobs
     from requite.sim.rabbitmq.message import SimMessage
-
-REPLIES: Final = "reply-"
-"""The prefix of the callers' reply queues, which are not simulated."""
+    from requite.sim.rabbitmq.published import PublishedMessage
 
 _ROUNDING_S: Final = 1e-3
-_HEX: Final = re.compile("[0-9a-f]{32}")
+_REQUEST: Final = re.compile(rb"request ([0-9]+) [a-z]+")
 
 
 @dataclass(slots=True, eq=False)
 class Request:
     """A request, and what has happened to it.
 
-    `deaths`: the reasons for which it was dead-lettered; `answers`: the statuses that its caller
-    received. `queued` counts the copies that entered its request queue, `runs` the deliveries to
-    workers.
+    `deaths`: the reasons for which it was dead-lettered; `answers`: the statuses that were sent to
+    its caller; `outcome`: how its call ended. `queued` counts the copies that entered its request
+    queue, `runs` the starts of its handler.
     """
 
     number: int
@@ -48,35 +50,41 @@ class Request:
     silent: bool
     expires_s: float | None
     sent_at: float
-    confirmed_at: float | None = None
     queued: int = 0
     runs: int = 0
     served: int = 0
     dead_lettered: int = 0
     deaths: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
-    answered_at: float | None = None
+    outcome: str = ""
+    ended_at: float | None = None
 
     def __str__(self) -> str:
         return f"request {self.number} for {self.key!r} ({self.task})"
 
     @property
-    def correlation_id(self) -> str:
-        """The correlation id of its answer."""
-        return f"{self.number:016x}"
+    def body(self) -> bytes:
+        """The body of its messages."""
+        return b"request %d %s" % (self.number, self.task.encode())
 
     @property
     def is_settled(self) -> bool:
-        """Whether its caller was answered; without a reply-to, whether it was served or given
-        up."""
-        return bool(self.served or self.dead_lettered) if self.silent else bool(self.answers)
+        """Whether its call has ended, and it was answered if it was dead-lettered; without a
+        reply-to, whether it was served or given up."""
+        if self.silent:
+            return bool(self.served or self.dead_lettered)
+        return bool(self.outcome) and bool(self.answers or not self.deaths)
 
-    @property
-    def outcome(self) -> str:
-        """The status that its caller received first; `no-reply-to` or `open` without an answer."""
-        if self.answers:
-            return self.answers[0]
-        return "no-reply-to" if self.is_settled else "open"
+
+def number_in(body: bytes) -> int:
+    """Return the number of the request with this body; 0: it is none."""
+    found = _REQUEST.fullmatch(body)
+    return int(found[1]) if found else 0
+
+
+def reply_to(request: Request) -> bytes:
+    """Return the body of the reply to a request."""
+    return b"reply %d" % request.number
 
 
 class Ledger:
@@ -93,6 +101,8 @@ class Ledger:
         self._history = history
         self._knobs = knobs
         self._names = Pool("core")
+        # The numbers of requests, by the reply-to and the correlation id of their messages.
+        self._asked: dict[tuple[str, str | None], int] = {}
         self._limit = knobs.delivery_limit
 
     # --- state ------------------------------------------------------------------------------------
@@ -104,31 +114,39 @@ class Ledger:
     @property
     def outcomes(self) -> dict[str, int]:
         """The number of requests with each outcome."""
-        return dict(sorted(Counter(r.outcome for r in self.requests.values()).items()))
+        outcomes = Counter(
+            r.outcome or ("no-reply-to" if r.is_settled else "open") for r in self.requests.values()
+        )
+        return dict(sorted(outcomes.items()))
 
     @property
     def lines(self) -> list[str]:
         """The lines of the digest: equal for equal runs."""
         return [
-            f"{r.number} {r.runs} {r.queued} {r.deaths} {r.answers} {r.answered_at!r}"
+            f"{r.number} {r.runs} {r.queued} {r.deaths} {r.answers} {r.outcome} {r.ended_at!r}"
             for r in self.requests.values()
         ]
 
     # --- events of callers, workers and managers --------------------------------------------------
-    def confirmed(self, request: Request, routed: bool) -> None:
-        """Record a confirmed request; report one that no queue accepted."""
-        if not routed:
-            self._violate(f"no queue takes {request}")
-        elif request.confirmed_at is None:
-            request.confirmed_at = self._now
+    def request_in(self, body: bytes) -> Request | None:
+        """Return the request with this body."""
+        return self.requests.get(number_in(body))
 
-    def runs(self, number: int) -> Request:
-        """Record that a worker received a request; return it."""
-        request = self.requests[number]
+    def runs(self, request: Request) -> None:
+        """Record that a worker begins with a request."""
         request.runs += 1
         if request.runs > (self._limit + 1) * request.queued:
             self._history.violate("I7", f"{request} runs {request.runs} times")
-        return request
+
+    def ended(self, request: Request, outcome: Reply | CallError) -> None:
+        """Record the end of a call."""
+        request.ended_at = self._now
+        if isinstance(outcome, CallError):
+            request.outcome = type(outcome).__name__
+            return
+        request.outcome = "ok"
+        if outcome.frames != (reply_to(request),):
+            self._history.violate("I2", f"{request} ends with {outcome.frames!r}")
 
     def unbound(self, key: str) -> None:
         """Check a queue that a manager unbinds."""
@@ -158,31 +176,33 @@ class Ledger:
         self._violate(f"the queue of {key!r} is deleted while it is bound")
 
     # --- events of RabbitMQ -----------------------------------------------------------------------
-    def number_of(self, properties: Properties | None) -> int:
-        """Return the number of the request that a message carries; 0: none."""
-        text = "" if properties is None else properties.message_id
-        number = int(text, 16) if _HEX.fullmatch(text) else 0
-        return number if number in self.requests else 0
+    def published(self, message: PublishedMessage) -> None:
+        """Record a message that a client publishes."""
+        if message.exchange == self._names.requests_exchange and message.reply_to:
+            self._asked[message.reply_to, message.correlation_id] = message.number
+        elif message.exchange == self._names.dead_letter_exchange:
+            self._gave_up(message)
+        elif not message.exchange and STATUS in message.headers:
+            self._replied(message)
 
-    def take_reply(self, queue: str, message: SimMessage) -> None:
-        """Record a message to a reply queue."""
-        number = int(message.correlation_id or "0", 16)
-        request = self.requests.get(number)
-        status = str(message.headers.get(STATUS))
-        if request is None or queue != REPLIES + request.caller:
-            text = f"{queue} gets {status!r} for {message.correlation_id!r}"
+    def _replied(self, reply: PublishedMessage) -> None:
+        status = str(reply.headers[STATUS])
+        request = self.requests.get(self._asked.get((reply.key, reply.correlation_id), 0))
+        if request is None:
+            text = f"{reply.key} gets {status!r} for {reply.correlation_id!r}"
             self._history.violate("I2", text)
-        else:
-            self._answered(request, status)
-
-    def _answered(self, request: Request, status: str) -> None:
+            return
         request.answers.append(status)
-        if request.answered_at is None:
-            request.answered_at = self._now
-        if status != "ok" and status not in request.deaths:
-            self._violate(f"{request} is answered with {status!r}, and died of {request.deaths}")
         if status == "ok" and not request.runs:
             self._violate(f"{request} is answered, and nobody had it")
+        is_due = status == "error" and request.task is Task.FAIL
+        if status != "ok" and status not in request.deaths and not is_due:
+            self._violate(f"{request} is answered with {status!r}, and died of {request.deaths}")
+
+    def unroutable(self, message: PublishedMessage) -> None:
+        """Report a request that no queue takes."""
+        if message.number:
+            self._violate(f"no queue takes {self.requests[message.number]}")
 
     def queued(self, queue: str, message: SimMessage) -> None:
         """Record a copy of a request that enters a queue."""
@@ -203,7 +223,7 @@ class Ledger:
         if request is not None:
             request.deaths.append(reason)
 
-    def gave_up(self, message: SimMessage) -> None:
+    def _gave_up(self, message: PublishedMessage) -> None:
         """Record a request that a manager dead-letters; check whether it has expired."""
         request = self.requests.get(message.number)
         if request is None:

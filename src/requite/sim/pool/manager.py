@@ -13,8 +13,7 @@ from requite.pool.manager.carrier import Carrier, State
 from requite.pool.manager.management import Management
 from requite.pool.manager.manager import PoolManager
 from requite.pool.manager.rabbit_carrier import RabbitCarrier
-from requite.sim.kernel.pipe import RESET
-from requite.sim.kernel.program import Program
+from requite.sim.pool.member import Member
 
 if TYPE_CHECKING:
     from requite.sim.pool.driver import SimDriver
@@ -23,16 +22,14 @@ if TYPE_CHECKING:
 Tell = Callable[[Any], None]
 
 
-class Manager(Program):
+class Manager(Member):
     """A manager; `shell` is new after each start. It is on standby until it gets the exclusive
     consumers of the pool's queues."""
 
     shell: SimPoolManager
 
     def __init__(self, name: str, stage: PoolStage, driver: SimDriver) -> None:
-        pace = stage.knobs.pace
-        super().__init__(name, stage.world, stage.network, pace, stage.supervisor, self._main)
-        self.stage = stage
+        super().__init__(name, stage, self._main)
         self.driver = driver
         self.is_leaving = False
 
@@ -58,20 +55,6 @@ class Manager(Program):
             self.is_leaving = True
             self.turn(self.shell.feed, DrainPool(stop_groups, hand_over=True))
             self.drain()
-
-    def kill(self, notice_s: float = 0.0) -> None:
-        """Crash; with `notice_s`, RabbitMQ detects it only by a keepalive."""
-        if notice_s:
-            self.lose_power()
-        else:
-            self.crash()
-
-    def cut(self, client_delay_s: float, server_delay_s: float) -> None:
-        """Break the connections; the two ends detect it after these delays."""
-        for stream in self.streams:
-            for end, delay_s in ((stream, client_delay_s), (stream.other, server_delay_s)):
-                end.pipe.sever()
-                self.world.after(delay_s, end.end, RESET)
 
     # --- state ------------------------------------------------------------------------------------
     @property
@@ -141,8 +124,8 @@ class SimWeb:
 
     async def ask(self, _method: str, path: str, *, expect: tuple[int, ...], **_more: Any) -> Any:
         """Return an answer with an expected status. Raises `DriverError`."""
-        rabbit = self._process.stage.rabbit
-        answer = await self._process.answer_to(lambda tell: rabbit.ask_api(path, tell))
+        api = self._process.stage.api
+        answer = await self._process.answer_to(lambda tell: api.ask(path, tell))
         if answer is None or answer.status not in expect:
             raise DriverError(f"the management API answers {path} with {answer}")
         return answer

@@ -18,9 +18,10 @@ from requite.sim.pool.driver import SimDriver
 from requite.sim.pool.faults import PoolFaults
 from requite.sim.pool.knobs import PoolKnobs, Task
 from requite.sim.pool.ledger import Ledger, Request
+from requite.sim.pool.management import ManagementApi
 from requite.sim.pool.manager import Manager
-from requite.sim.pool.rabbit import SimRabbit
 from requite.sim.pool.stage import PoolSimParts, PoolStage
+from requite.sim.pool.store import PoolStore
 from requite.sim.rabbitmq.checkers import NoMistakes
 from requite.sim.rabbitmq.process import RabbitParty
 
@@ -49,11 +50,11 @@ class PoolSimulation(Simulation):
     call_type = PoolCall
 
     def __init__(self, plan: Plan, options: Options) -> None:
-        super().__init__(plan, options, (NoMistakes,), _describe)
+        super().__init__(plan, options, (NoMistakes,), lambda _sender, _message: "")
         self.knobs: PoolKnobs = plan.knobs
         knobs = self.knobs
         self.ledger = Ledger(self.history, knobs)
-        self.rabbit = SimRabbit(self.world, knobs, self.ledger)
+        self.store = PoolStore(self.world, knobs, self.ledger)
         self.stage = PoolStage(
             self.world,
             Network(self.world, knobs.network),
@@ -62,11 +63,13 @@ class PoolSimulation(Simulation):
             knobs,
             options.parts_of(PoolSimParts),
             self.ledger,
-            self.rabbit,
+            self.store,
+            ManagementApi(self.store, knobs.api_s),
             knobs.config.pool.version,
             self.transcript,
         )
-        self.rabbit.process = RabbitParty(self.stage, self.rabbit, knobs.server)
+        self.rabbit = RabbitParty(self.stage, self.store, knobs.server)
+        self.stage.rabbit = self.rabbit
         self.driver = SimDriver(self.stage)
         self.managers = [
             Manager(f"manager-{i + 1}", self.stage, self.driver) for i in range(knobs.managers)
@@ -91,8 +94,8 @@ class PoolSimulation(Simulation):
         """Run all phases with virtual clock and seeded randomness."""
         with virtual.quiet(), virtual.world(self.world):
             super().run()
-            for manager in self.managers:
-                manager.discard()
+            for member in (*self.managers, *self.callers, *self.driver.all_workers):
+                member.discard()
 
     def process_failed(self, process: Process, trace: str) -> None:
         """Report a process that ended with an exception (I13)."""
@@ -165,7 +168,7 @@ class PoolSimulation(Simulation):
         requests."""
         if self.ledger.open:
             return f"{self.ledger.open[0]}"
-        left = [name for name, queue in self.rabbit.queues.items() if queue.messages]
+        left = [name for name, queue in self.store.queues.items() if queue.messages]
         return ", ".join(name for name in left if self._names.key_of(name) is not None)
 
     def _serve(self) -> bool:
@@ -175,16 +178,16 @@ class PoolSimulation(Simulation):
     def _are_served(self, keys: Sequence[str], limit_s: float) -> bool:
         asked = [self._ask(key) for key in keys]
         return self._wait_for(
-            lambda: all(request.answers for request in asked),
+            lambda: all(request.outcome for request in asked),
             limit_s,
-            lambda: f"{next(r for r in asked if not r.answers)} is not served",
+            lambda: f"{next(r for r in asked if not r.outcome)} is not served",
         ) and self._all_ok(asked)
 
     def _all_ok(self, asked: Iterable[Request]) -> bool:
-        fine = {"ok", "maxlen"} if self.knobs.queue_length else {"ok"}
-        bad = [request for request in asked if not fine & {*request.answers}]
+        fine = {"ok", "Overloaded"} if self.knobs.queue_length else {"ok"}
+        bad = [request for request in asked if request.outcome not in fine]
         for request in bad:
-            self.history.violate("I14", f"{request} is answered with {request.answers}")
+            self.history.violate("I14", f"{request} ends with {request.outcome!r}")
         return not bad
 
     def _check_state(self) -> bool:
@@ -197,7 +200,7 @@ class PoolSimulation(Simulation):
         if manager is None:
             return "no manager is_leading"
         expected = manager.engine.tracker.state().groups
-        bound = self.rabbit.request_queues()
+        bound = self.store.request_queues()
         if {key: e.status == "active" for key, e in expected.items()} != bound:
             return f"expected are {expected}, bound queues are {bound}"
         running = {key for key, group in self.driver.groups.items() if not group.stopping}
@@ -230,19 +233,19 @@ class PoolSimulation(Simulation):
     def _check_blocked_key(self) -> bool:
         """Check that a key whose queue cannot be declared delays no other key, and is served in the
         end."""
-        self.rabbit.refuse(_SLOW_KEY)
+        self.store.refuse(_SLOW_KEY)
         if not self._check_expiry():
             return False
         slow = [self._ask(_SLOW_KEY) for _ in range(2 * self.knobs.orphans + 1)]
         self.world.run(self.world.now + 1.0)
         hold_s = self.knobs.config.limits.orphan_hold_s + 10 * self.knobs.latency_s
         served = self._are_served(("quick",), self._round_s + 6.0 + 4 * hold_s)
-        self.rabbit.allow(_SLOW_KEY)
+        self.store.allow(_SLOW_KEY)
         if not served or self.knobs.queue_length:
             return served and self._settle()
         limit_s = self._round_s + len(slow) * (self.knobs.service_s + hold_s) + 6.0
         return self._wait_for(
-            lambda: all(request.answers for request in slow), limit_s, lambda: "slow is not served"
+            lambda: all(request.outcome for request in slow), limit_s, lambda: "slow is not served"
         )
 
     def _check_expiry(self) -> bool:
@@ -289,7 +292,7 @@ class PoolSimulation(Simulation):
         self.ledger.guarded_from_stops.add(_STEADY_KEY)
         asked = [self._ask("after")]
         until = self.world.now + 2 * self._round_s + 6.0
-        while not asked[0].answers and self.world.now < until:
+        while not asked[0].outcome and self.world.now < until:
             # First a pause: a report that waits for the new manager would tell it of the group.
             self.world.run(self.world.now + 0.4 * self.knobs.unbind_delay_s)
             asked.append(self._ask(_STEADY_KEY))
@@ -303,7 +306,7 @@ class PoolSimulation(Simulation):
         return self._wait_for(lambda: not self._left(), limit_s, self._left)
 
     def _left(self) -> str:
-        queues, groups = self.rabbit.request_queues(), self.driver.groups
+        queues, groups = self.store.request_queues(), self.driver.groups
         return f"left are queues {queues}, groups {groups}" if queues or groups else ""
 
     def _drain_managers(self) -> bool:
@@ -341,7 +344,7 @@ class PoolSimulation(Simulation):
 
     def _check_poison(self) -> None:
         """Check that requests that exceeded the delivery limit are in the poison queue."""
-        queue = self.rabbit.queues.get(self._names.poison_queue)
+        queue = self.store.queues.get(self._names.poison_queue)
         kept = {message.number for message in queue.messages} if queue else set()
         for request in self.ledger.requests.values():
             if "delivery_limit" in request.answers and request.number not in kept:
@@ -355,7 +358,7 @@ class PoolSimulation(Simulation):
             manager.start()
         limit_s = 2 * self._round_s + 6.0
         return self._wait_for(
-            lambda: all(r.answers for r in asked), limit_s, lambda: "what came is not served"
+            lambda: all(r.outcome for r in asked), limit_s, lambda: "what came is not served"
         ) and self._all_ok(asked)
 
     # --- helpers ----------------------------------------------------------------------------------
@@ -393,8 +396,3 @@ def _draw_call(knobs: PoolKnobs, rng: Random, number: int, at_s: float) -> PoolC
     caller = rng.choice(range(knobs.callers))
     silent = rng.random() < knobs.silent_p
     return PoolCall(number, at_s, caller, key, task, expires_s, silent)
-
-
-def _describe(_sender: str, message: Sequence[bytes]) -> str:
-    """Describe a message; unused, since a pool has no simulated streams."""
-    return repr([*message])

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from requite.sim.kernel.world import World
     from requite.sim.pool.knobs import PoolKnobs
     from requite.sim.pool.ledger import Ledger
-    from requite.sim.pool.rabbit import SimRabbit
+    from requite.sim.pool.management import ManagementApi
+    from requite.sim.pool.store import PoolStore
+    from requite.sim.rabbitmq.process import RabbitParty
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,11 @@ class PoolStage:
     knobs: PoolKnobs
     parts: PoolSimParts
     ledger: Ledger
-    rabbit: SimRabbit
+    store: PoolStore
+    api: ManagementApi
     version: str
     transcript: Transcript | None = None
+    rabbit: RabbitParty[PoolStage] = field(init=False)
 
     @property
     def config(self) -> PoolConfig:

@@ -10,6 +10,5 @@ server_framing.py  the server's side of the handshake, and of frames
 process.py         the process of RabbitMQ
 checkers.py        what the server reports of its clients
 
-`amqp/` has callers and responders at it. `pool/` has managers at it; its callers and workers, which
-are not requite's, use the same queues by calls instead of AMQP.
+`amqp/` has the engines of callers and responders at it, `pool/` the programs of a pool.
 """

@@ -61,6 +61,7 @@ class Publishing:
             return
         names = self._store.route(asked.exchange, asked.key)
         if not names and asked.mandatory:
+            self._store.unroutable(published)
             back = server_methods.returned(asked.exchange, asked.key)
             self._send(session, channel.id, back, message[2], message[3])
         if any(self._store.queues[name].is_durable for name in names):

@@ -10,6 +10,7 @@ heartbeats and blocked connections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from random import Random
 from typing import Any, NamedTuple
 
@@ -50,12 +51,14 @@ _INTERNAL, _FORCED = 541, 320
 class ServerSettings(NamedTuple):
     """`heartbeat_s`: the heartbeat timeout that it proposes. `sync_s`: the longest time until a
     message is on disk. `birth_s`: for this long after its declaration a queue may refuse consumers.
-    `frame_size`: the largest frame, which splits longer bodies."""
+    `frame_size`: the largest frame, which splits longer bodies. `ack_timeout_s`: a channel with an
+    older unacknowledged delivery is closed (`consumer_timeout`)."""
 
     heartbeat_s: int
     sync_s: float
     birth_s: float = 0.0
     frame_size: int = 131_072
+    ack_timeout_s: float = inf
 
 
 class Deferred(NamedTuple):
@@ -361,7 +364,11 @@ class Server:
     ) -> None:
         def deliver(queue_tag: int, entry: Entry) -> None:
             self._deliver(
-                session, channel, asked, UnackedDelivery(queue, consumer, queue_tag), entry
+                session,
+                channel,
+                asked,
+                UnackedDelivery(queue, consumer, queue_tag, self._now),
+                entry,
             )
 
         def cancelled() -> None:
@@ -482,7 +489,8 @@ class Server:
 
     # --- time -------------------------------------------------------------------------------------
     def _woken(self) -> None:
-        """Send heartbeats, disconnect silent clients, and expire messages."""
+        """Send heartbeats, disconnect silent clients, close channels whose deliveries are not
+        acknowledged in time, and expire messages."""
         if self._now < self._check_at:
             return
         self._check_at = self._now + self._heartbeat_s / 4
@@ -497,6 +505,14 @@ class Server:
             elif self._now - session.spoke_at >= self._heartbeat_s / 2:
                 session.spoke_at = self._now
                 self._out.append(Send(session.peer, ()))
+            self._close_overdue_channels(session)
+
+    def _close_overdue_channels(self, session: Session) -> None:
+        since = self._now - self._settings.ack_timeout_s
+        for channel in session.channels.values():
+            if any(delivery.at < since for delivery in channel.held.values()):
+                text = "PRECONDITION_FAILED - delivery acknowledgement timed out"
+                self.close_channel(session, channel, _PRECONDITION, text)
 
     def _send(self, session: Session, channel: bytes, *parts: bytes) -> None:
         if session.peer in self.sessions:

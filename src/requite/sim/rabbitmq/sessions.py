@@ -11,12 +11,13 @@ from requite.sim.rabbitmq.store import StoredQueue
 
 
 class UnackedDelivery:
-    """A delivery that is not acknowledged: its queue, its consumer, and the queue's own tag for
-    it."""
+    """A delivery that is not acknowledged: its queue, its consumer, the queue's own tag for it, and
+    when it was sent."""
 
-    __slots__ = ("consumer", "queue", "queue_tag")
+    __slots__ = ("at", "consumer", "queue", "queue_tag")
 
-    def __init__(self, queue: StoredQueue, consumer: Consumer, queue_tag: int) -> None:
+    def __init__(self, queue: StoredQueue, consumer: Consumer, queue_tag: int, now: float) -> None:
+        self.at = now
         self.queue = queue
         self.consumer = consumer
         self.queue_tag = queue_tag

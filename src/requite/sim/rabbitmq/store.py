@@ -132,6 +132,9 @@ class Store:
         """Return a message that a client published; see `published_message`."""
         return published_message(exchange, key, header, body, direct)
 
+    def unroutable(self, message: PublishedMessage) -> None:
+        """Ignored: the client gets the message back."""
+
     def unbind(self, exchange: str, queue: str, key: str) -> None:
         """Remove a binding, if it exists."""
         self.exchanges.unbind(exchange, queue, key)
