@@ -43,7 +43,7 @@ from requite.sim.pool.stage import PoolSimParts
 from requite.sim.scalability.party import SpParts
 from requite.sim.shells.knobs import Transport
 from requite.sim.shells.stage import ShellParts
-from requite.sim.titanic.node import TitanicParts
+from requite.sim.titanic.process import TitanicParts
 
 # --- knobs --------------------------------------------------------------------------------------
 REPEATED: Final[dict[str, Any]] = {"repeat_p": 0.5}
@@ -57,9 +57,13 @@ SLOW_DISK: Final[dict[str, Any]] = {
     "repeat_p": 0.8,
 }
 
-# A cache for engines that do not store replies in time: none could be read without it.
-_TITANIC_KNOBS: Final = {
-    name: {"cache_bytes_max": 1 << 20} for name in ("reports-early", "keeps-no-reply")
+# A cache for engines that do not store replies in time: none could be read without it. Slow syncs,
+# so that a kill falls between an answer and its record. A small disk, and many failed attempts.
+_TITANIC_KNOBS: Final[dict[str, dict[str, Any]]] = {
+    "keeps-no-reply": {"cache_bytes_max": 1 << 20},
+    "closes-in-memory": {"disk_s": 0.3},
+    "reports-early": {"cache_bytes_max": 1 << 20, "disk_s": 0.3},
+    "knows-no-bound": {"disk_segments_max": 6, "faults_per_s": 2.0, "weights": (5, 3, 3, 3, 3)},
 }
 
 # Handlers that mostly hang.

@@ -23,11 +23,11 @@ from requite.protocols.titanic.requests import (
 )
 from requite.protocols.titanic.wire import OK, REPLY, SERVICES, decode_ticket, encode_ticket
 from requite.request import Status
-from requite.sim.titanic.node import TitanicParts
+from requite.sim.titanic.process import TitanicParts
+from requite.sim.titanic.store import SimStore
 from requite.titanic.bound import Bound
 from requite.titanic.compaction import Compaction
 from requite.titanic.index import Index
-from requite.titanic.store import Store, StoreSettings, open_memory
 
 
 # --- engines --------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class KnowsNoBound(Bound):
         return None
 
 
-class SaysNothingOfDamage(Store):
+class SaysNothingOfDamage(SimStore):
     """Does not report damage."""
 
     def view(self) -> Any:
@@ -278,7 +278,6 @@ _HOMES = {
     "register": ("requite.protocols.titanic.core", "Register"),
     "index": ("requite.titanic.recovery", "Index"),
     "compaction": ("requite.titanic.store", "Compaction"),
-    "store": ("requite.titanic.store", "Store"),
     "bound": ("requite.titanic.store", "Bound"),
 }
 
@@ -304,12 +303,12 @@ class _Replaced:
 def store(**parts: type) -> TitanicParts:
     """Return a Titanic with some parts of its store replaced.
 
-    The parts are `index`, `compaction`, `bound` and `store`.
+    The parts are `index`, `compaction` and `bound`.
     """
 
-    def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
+    def open_broken(*args: Any) -> SimStore:
         with _Replaced(parts):
-            return open_memory(settings, **kwargs)
+            return SimStore.on(*args)
 
     return TitanicParts(open_store=open_broken)
 
@@ -317,9 +316,8 @@ def store(**parts: type) -> TitanicParts:
 def silent() -> TitanicParts:
     """Return a Titanic that reports no damage, neither when it opens its log nor later."""
 
-    def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
-        with _Replaced({"store": SaysNothingOfDamage}):
-            opened = open_memory(settings, **kwargs)
+    def open_broken(*args: Any) -> SimStore:
+        opened = SaysNothingOfDamage.on(*args)
         opened.report = replace(opened.report, damaged=(), cut_bytes=0)
         return opened
 
@@ -329,8 +327,8 @@ def silent() -> TitanicParts:
 def unsynced() -> TitanicParts:
     """Return a Titanic whose log never syncs."""
 
-    def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
-        opened = open_memory(settings, **kwargs)
+    def open_broken(*args: Any) -> SimStore:
+        opened = SimStore.on(*args)
         opened._log.sync = lambda: None  # type: ignore[method-assign]
         return opened
 
@@ -340,8 +338,8 @@ def unsynced() -> TitanicParts:
 def unrecovered() -> TitanicParts:
     """Return a Titanic that recovers every second request only."""
 
-    def open_broken(settings: StoreSettings, **kwargs: Any) -> Store:
-        opened = open_memory(settings, **kwargs)
+    def open_broken(*args: Any) -> SimStore:
+        opened = SimStore.on(*args)
         half = opened.recovered.requests[::2]
         opened.recovered = replace(opened.recovered, requests=half)
         return opened

@@ -34,10 +34,10 @@ leave no state. The invariants I1 to I19 are those of ARCHITECTURE.md.
 A protocol has a package: its knobs and scenarios, its processes, the observers of its engines, its
 checkers (one class per invariant), and its `Simulation`. `majordomo/` is MDP, with a broker;
 `paired/` (a pair of real brokers), `dedup/` and `rights/` (principals with rights and quotas)
-extend it. `pair/` runs the real servers of a pair. `titanic/` has its store on a disk that loses
-unsynced data. `rabbitmq/` is a model of RabbitMQ: `amqp/` simulates callers and responders at it,
-and `pool/` runs the real managers of worker pools. `shells/` runs the real brokers, workers,
-clients, pairs, and managers at a broker.
+extend it. `pair/` runs the real servers of a pair. `titanic/` runs the real Titanic on a disk that
+loses unsynced data. `rabbitmq/` is a model of RabbitMQ: `amqp/` simulates callers and responders at
+it, and `pool/` runs the real managers, workers and callers of worker pools. `shells/` runs the real
+brokers, workers, clients, pairs, and managers at a broker.
 """
 
 from requite.sim.run import Options, Plan, Result, draw, play, read_knobs, read_plan, run, violates

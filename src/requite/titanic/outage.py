@@ -19,7 +19,6 @@ from requite.engine import Store as StoreEffect
 from requite.errors import LogMismatch, StorageError
 from requite.protocols.titanic.tickets import Since
 from requite.shell import clock
-from requite.storage import LogReader
 from requite.titanic.desk import Desk
 from requite.titanic.settings import TitanicSettings
 from requite.titanic.store import Store
@@ -46,7 +45,7 @@ class Outage:
 
     async def run(self) -> None:
         """Reopen the log after each failure, as soon as possible."""
-        if self._settings.directory is None:
+        if not self._settings.is_kept:
             return
         while True:
             await self._desk.failed.wait()
@@ -95,13 +94,10 @@ class Outage:
     def _open(self) -> Store:
         """Open the same log, and rewrite the records that may not be on the disk: after a failed
         sync, the system may report pages as written that exist only in its memory."""
-        directory = self._settings.directory
-        assert directory is not None
-        there = {segment.log_id for segment in LogReader(directory).segments()}
-        if there != {self.store.log_id}:
+        if self._settings.log_ids() != {self.store.log_id}:
             raise LogMismatch(
-                f"{directory} contains another log, or none: check whether its disk is"
-                " mounted. Restore the folder, or restart the Titanic to use this one"
+                f"{self._settings.directory} contains another log, or none: check whether its disk"
+                " is mounted. Restore the folder, or restart the Titanic to use this one"
             )
         # The folder may be replaced after that look at it.
         store = self._settings.open(self.store.log_id)

@@ -1,5 +1,4 @@
-"""Titanic's connections to its broker: a worker engine per service, and a client engine to
-dispatch.
+"""Titanic's links to its broker: a worker engine per service, and a client engine to dispatch.
 
 They have no handlers or futures: requests go to the desk as inputs, and the desk's answers go back
 to the engine.
@@ -7,10 +6,11 @@ to the engine.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from requite.engine import Input
+from requite.engine import Cancel, Drain, Input, Submit
 from requite.errors import CallError
 from requite.protocols.majordomo.calls import ClientPolicy
 from requite.protocols.majordomo.client import client_engine
@@ -42,6 +42,59 @@ _new: Final = tuple.__new__  # half the cost of calling a NamedTuple's class; ho
 Take = Callable[[Input], None]
 
 
+class Links(Protocol):
+    """What connects a Titanic to its broker; requests and outcomes go to the desk as inputs."""
+
+    def start(self) -> None:
+        """Start on the running loop; connections are made in the background."""
+
+    def call(self, effect: Submit | Cancel) -> None:
+        """Submit a call to the broker, or cancel one, by the end of the loop iteration."""
+
+    def drain_services(self) -> None:
+        """Accept no new requests; those that were accepted can still be answered."""
+
+    async def until_drained(self) -> None:
+        """After `drain_services`, wait until all accepted requests are answered."""
+
+    async def close(self) -> None:
+        """Close all connections; queued output is still sent."""
+
+
+class BrokerLinks:
+    """The connections to a broker: one for each service, and one or more to dispatch."""
+
+    def __init__(self, endpoint: BrokerEndpoint, slots: int, take: Take) -> None:
+        self._services = [
+            TitanicService(_engine(endpoint, service), endpoint.connections, take)
+            for service in _service_names(endpoint.dialect)
+        ]
+        self._calling = dispatching(endpoint, slots, take)
+        self.call = self._calling.submit_soon
+
+    def start(self) -> None:
+        """See `Links.start`."""
+        for shell in self._shells():
+            shell.start()
+
+    def drain_services(self) -> None:
+        """See `Links.drain_services`."""
+        for service in self._services:
+            service.shell.submit(Drain())
+
+    async def until_drained(self) -> None:
+        """See `Links.until_drained`."""
+        await asyncio.gather(*(service.shell.drain() for service in self._services))
+
+    async def close(self) -> None:
+        """See `Links.close`."""
+        await asyncio.gather(*(shell.close() for shell in self._shells()))
+
+    def _shells(self) -> Iterator[AioShell]:
+        yield self._calling
+        yield from (service.shell for service in self._services)
+
+
 class TitanicService:
     """One of Titanic's services at the broker: a worker engine with a separate connection."""
 
@@ -60,14 +113,6 @@ class TitanicService:
         owner = request.principal.encode()[:OWNER_SIZE_MAX]
         key = request.idempotency_key
         self._take(_new(Asked, (token, request.service, request.frames, key, owner)))
-
-
-def services_at(endpoint: BrokerEndpoint, take: Take) -> list[TitanicService]:
-    """Return Titanic's services at a broker; `take` gets their requests as `Asked`."""
-    return [
-        TitanicService(_engine(endpoint, service), endpoint.connections, take)
-        for service in _service_names(endpoint.dialect)
-    ]
 
 
 def _service_names(dialect: Dialect) -> Iterator[str]:

@@ -10,6 +10,7 @@ from requite.errors import ConfigurationError
 from requite.framing.web_hosts import canonical, is_loopback
 from requite.protocols.titanic.policy import Replicate, TitanicPolicy
 from requite.speaks.registry import read_endpoints
+from requite.storage import LogReader
 from requite.titanic.store import Store, StoreSettings, open_memory, open_store
 from requite.transport.address import HostAddress
 
@@ -52,6 +53,16 @@ class TitanicSettings:
         mode = Replicate.SYNC if self.sync else Replicate.ASYNC
         mode = Replicate.NO if self.replica is None else mode
         return replace(self.policy, replicate=mode, standby=self.standby)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the store survives the process, and can be reopened after a failure."""
+        return self.directory is not None
+
+    def log_ids(self) -> set[bytes]:
+        """Return the ids of all logs in the folder: one, unless files were copied into it."""
+        assert self.directory is not None
+        return {segment.log_id for segment in LogReader(self.directory).segments()}
 
     def open(self, log_id: bytes | None = None) -> Store:
         """Open the store; with `log_id` only one with this log. Raises `StorageError`."""

@@ -25,7 +25,7 @@ from os import PathLike
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from requite.engine import Input, Load, Loaded, LoadFailed, Stored, StoreFailed
 from requite.engine import Store as StoreEffect
@@ -148,7 +148,7 @@ def open_store(
     log = Log.open(
         directory, purpose=PURPOSE, settings=settings.log_settings, log_id=log_id, cipher=cipher
     )
-    store = _opened(log, settings, now_us)
+    store = Store.on(log, settings, now_us)
     warn_of_access(Path(directory), _log)
     return store
 
@@ -168,29 +168,14 @@ def open_memory(
     settings: StoreSettings | None = None,
     *,
     folder: Folder | None = None,
-    kind: type[Log] = Log,
     now_us: Callable[[], int] = wall_clock_us,
 ) -> Store:
-    """Return a store in memory, which does not survive the process.
-
-    `folder` has its files and `kind` is the class of its log; both are for simulations.
-    """
+    """Return a store in memory, which does not survive the process; `folder` has its files (for
+    tests)."""
     settings = settings or StoreSettings()
     if folder is not None:
-        return _opened(kind(folder, PURPOSE, settings.log_settings), settings, now_us)
-    return _opened(MemoryLog(PURPOSE, settings.log_settings), settings, now_us)
-
-
-def _opened(log: Log, settings: StoreSettings, now_us: Callable[[], int]) -> Store:
-    try:
-        return Store(log, settings, now_us)
-    except StorageError as error:
-        log.close()
-        log.recovered.add_to(error)
-        raise
-    except BaseException:
-        log.close()
-        raise
+        return Store.on(Log(folder, PURPOSE, settings.log_settings), settings, now_us)
+    return Store.on(MemoryLog(PURPOSE, settings.log_settings), settings, now_us)
 
 
 class Store:
@@ -200,7 +185,7 @@ class Store:
     report: StoreReport
 
     def __init__(self, log: Log, settings: StoreSettings, now_us: Callable[[], int]) -> None:
-        """Use `open_store` or `open_memory`."""
+        """Use `open_store`, `open_memory` or `on`."""
         survey = Survey(log)
         self.settings = settings
         self.recovered = survey.recovered(now_us())
@@ -221,6 +206,19 @@ class Store:
         self._bound = Bound(
             log, survey.index, settings.disk_bytes_max, size, settings.compact_below
         )
+
+    @classmethod
+    def on(cls, log: Log, settings: StoreSettings, now_us: Callable[[], int]) -> Self:
+        """Return the store of a log, which is closed if that fails. Raises `StorageError`."""
+        try:
+            return cls(log, settings, now_us)
+        except StorageError as error:
+            log.close()
+            log.recovered.add_to(error)
+            raise
+        except BaseException:
+            log.close()
+            raise
 
     def _write_again(self, mended: Sequence[Record]) -> None:
         """Rewrite corrected records; the damaged originals are removed with their segments."""

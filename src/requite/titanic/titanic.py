@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -26,7 +26,7 @@ from requite.titanic.desk import Desk
 from requite.titanic.endpoint import BrokerEndpoint, endpoint_at
 from requite.titanic.outage import Outage
 from requite.titanic.recovery import StoreReport
-from requite.titanic.services import dispatching, services_at
+from requite.titanic.services import BrokerLinks, Links, Take, dispatching
 from requite.titanic.settings import KeepIn, settings_of
 from requite.titanic.uuids import uuids
 
@@ -48,6 +48,8 @@ class Titanic(Daemon):
     Raises `ConfigurationError` for invalid settings.
     """
 
+    _engine_type: type[TitanicEngine] = TitanicEngine  # replaced in simulations
+
     def __init__(
         self,
         url: str | BrokerEndpoint,
@@ -63,10 +65,9 @@ class Titanic(Daemon):
             url = endpoint_at(url, dialect, message_size_max, heartbeat_of(heartbeat))
         self._endpoint = url
         self._desk = Desk(on_note or _unheard)
-        self._services = services_at(self._endpoint, self._desk.take)
         self._policy = policy = settings.whole_policy
         take = self._desk.take
-        self._calling = dispatching(self._endpoint, policy.window + _CHECKS_MAX, take)
+        self._links = self._make_links(self._endpoint, policy.window + _CHECKS_MAX, take)
         self._copying: AioShell | None = None
         if settings.replica is not None:
             replica = endpoint_at(
@@ -91,7 +92,7 @@ class Titanic(Daemon):
         self._start_once()
         store = await asyncio.to_thread(self._settings.open)
         _report(store.report)
-        engine = TitanicEngine(
+        engine = self._engine_type(
             _limited(self._policy, store.settings.disk_bytes_max),
             rng=entropy.jitter,
             new_uuid=uuids().__next__,
@@ -101,10 +102,11 @@ class Titanic(Daemon):
         )
         copy = None if self._copying is None else self._copying.submit_soon
         perform = self._outage.begin(store)
-        self._desk.start(engine, perform, self._calling.submit_soon, copy)
+        self._desk.start(engine, perform, self._links.call, copy)
         self._watching = asyncio.create_task(self._outage.run(), name="titanic-outage")
-        for shell in self._shells():
-            shell.start()
+        if self._copying is not None:
+            self._copying.start()
+        self._links.start()
 
     async def until_failed(self) -> StorageError:
         """Wait until the store fails, and return the error. From then on, requests are refused and
@@ -119,28 +121,27 @@ class Titanic(Daemon):
 
         Unanswered requests remain stored; the next Titanic on this folder dispatches them again.
         """
-        for service in self._services:
-            service.shell.submit(Drain())
+        self._links.drain_services()
         self._desk.take(Drain())
         await self._desk.stopped.wait()
-        await asyncio.gather(*(service.shell.drain() for service in self._services))
+        await self._links.until_drained()
         await self.close()
 
     async def close(self) -> None:
         """Stop at once; stored requests and replies remain."""
         self._desk.close()
-        await asyncio.gather(*(shell.close() for shell in self._shells()))
+        closing = [self._links.close()]
+        if self._copying is not None:
+            closing.append(self._copying.close())
+        await asyncio.gather(*closing)
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait((self._watching,))
             self._watching = None
             await asyncio.to_thread(self._outage.store.close)
 
-    def _shells(self) -> Iterator[AioShell]:
-        yield self._calling
-        if self._copying is not None:
-            yield self._copying
-        yield from (service.shell for service in self._services)
+    def _make_links(self, endpoint: BrokerEndpoint, slots: int, take: Take) -> Links:
+        return BrokerLinks(endpoint, slots, take)
 
 
 def _limited(policy: TitanicPolicy, disk_bytes_max: int | None) -> TitanicPolicy:

@@ -91,10 +91,10 @@ class SimDisk(MemoryFolder):
         return found
 
     def flip(self, random: Random) -> bool:
-        """Flip one bit of a file among its records; return whether a bit was flipped.
+        """Flip bits of one byte among the records of a file; return whether there was one.
 
-        Headers are not flipped: the store refuses a segment with a damaged header and no intact
-        record, until an operator acts.
+        A reader can correct a single bit. Headers are not flipped: the store refuses a segment with
+        a damaged header and no intact record, until an operator acts.
         """
         written = [file for file in self.files.values() if file.data()[HEADER_SIZE:].strip(b"\0")]
         if not written:
@@ -147,9 +147,9 @@ class SimFile(MemoryFile):
         return b"".join(pages)[:size]
 
     def flip(self, random: Random) -> None:
-        """Flip one bit, also in the synced data."""
+        """Flip one bit of a byte, or several; also in the synced data."""
         at = random.randrange(HEADER_SIZE, len(self.data().rstrip(b"\0")))
-        bit = 1 << random.randrange(8)
-        self._data[at] ^= bit
+        bits = random.choice((1 << random.randrange(8), random.randrange(1, 256)))
+        self._data[at] ^= bits
         if at < len(self.safe):
-            self.safe = self.safe[:at] + bytes([self.safe[at] ^ bit]) + self.safe[at + 1 :]
+            self.safe = self.safe[:at] + bytes([self.safe[at] ^ bits]) + self.safe[at + 1 :]

@@ -24,6 +24,7 @@ from random import Random
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from requite.errors import ConfigurationError
+from requite.sim.kernel.disk import Killed
 
 # The longest delay of a function that runs in a thread.
 _THREAD_S_MAX: Final = 0.002
@@ -261,6 +262,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(None)
         try:
             result = func(*args)
+        except Killed:
+            raise
         except BaseException as error:
             self.call_soon(_unless_done, future, future.set_exception, error)
         else:

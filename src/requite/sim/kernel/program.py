@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requite.errors import TransportError
 from requite.sim.kernel import virtual
+from requite.sim.kernel.disk import Killed
 from requite.sim.kernel.loop import VirtualLoop
 from requite.sim.kernel.process import Ending, Pace, Process, Supervisor
 from requite.transport import inproc, tcp
@@ -170,7 +171,14 @@ class Program(Process):
             self._overdue.append(lambda: act(*args))
             return
         with virtual.process(self):
-            act(*args)
+            try:
+                act(*args)
+            except Killed:
+                self.killed()
+
+    def killed(self) -> None:
+        """End at an operation of the disk (`SimDisk.stop_at`)."""
+        self.crash()
 
     # --- errors -----------------------------------------------------------------------------------
     def callback_failed(self, context: dict[str, Any]) -> None:

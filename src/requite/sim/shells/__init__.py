@@ -3,7 +3,6 @@
     loop.py        an asyncio event loop with virtual time
     program.py     a process that runs a coroutine on such a loop, and its network
     virtual.py     the clock and the randomness that shells use during a run
-    titanic.py     the store of a Titanic on a simulated disk
     knobs.py, scenarios.py     the parameters of a run, drawn from its seed
     stage.py, cast.py          the state that all programs share, and all processes
     middle.py, workers.py, clients.py, pool.py    the programs

@@ -16,7 +16,7 @@ from requite.sim.kernel.process import Ending
 from requite.sim.shells.knobs import MIDDLE, Transport
 from requite.sim.shells.pool import Platform, PlatformDriver, config_of
 from requite.sim.shells.stage import BACK, FRONT, Member, ShellStage, brokers, tcp
-from requite.sim.shells.titanic import SimDiskSettings
+from requite.sim.titanic.store import SimDiskSettings
 from requite.titanic.store import StoreSettings
 from requite.titanic.titanic import Titanic
 

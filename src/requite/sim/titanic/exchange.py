@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from requite.engine import Submit
+from requite.engine import Cancel, Finished, Input, Submit
 from requite.errors import (
     CallError,
     CallTimeout,
@@ -15,15 +15,19 @@ from requite.errors import (
     TransportError,
     WorkerLost,
 )
-from requite.protocols.titanic.inputs import Answered
+from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.wire import MMI_SERVICE
 from requite.request import Reply
+from requite.shell import clock
 from requite.sim.titanic.knobs import Fate
 
 if TYPE_CHECKING:
     from requite.sim.kernel.world import World
     from requite.sim.titanic.knobs import TitanicKnobs
     from requite.sim.titanic.ledger import Ledger
+    from requite.titanic.services import Take
+
+Answer = Callable[[Sequence[bytes]], None]
 
 UNLUCKY = b"unlucky"
 """A request that contains this fails every time, as long as there are faults."""
@@ -50,10 +54,10 @@ class Exchange:
         self._rng = world.rng("exchange")
         self._out: dict[Any, Submit] = {}
 
-    def submit(self, effect: Submit) -> None:
+    def submit(self, effect: Submit, timeout_s: float) -> None:
         """Accept a request of Titanic."""
         self._out[effect.token] = effect
-        self._world.at(effect.deadline, self._time_out, effect)
+        self._world.after(timeout_s, self._time_out, effect)
         if effect.service == MMI_SERVICE:
             self._asked_for(effect)
             return
@@ -122,3 +126,48 @@ class Exchange:
 
     def _latency_s(self) -> float:
         return self._knobs.latency_s * self._rng.random()
+
+
+class ExchangeLinks:
+    """Links a Titanic to the exchange, and its services to users; see `requite.titanic.services`.
+
+    `is_open`: it accepts requests of users. `take` gets the inputs of the engine.
+    """
+
+    def __init__(self, exchange: Exchange, take: Take) -> None:
+        self.is_open = False
+        self.take = take
+        self._exchange = exchange
+
+    def start(self) -> None:
+        """Accept requests of users."""
+        self.is_open = True
+
+    def call(self, effect: Submit | Cancel) -> None:
+        """Submit a request to the exchange, or cancel one."""
+        if isinstance(effect, Submit):
+            self._exchange.submit(effect, effect.deadline - clock.now())
+        else:
+            self._exchange.cancel(effect.token)
+
+    def ask(
+        self, service: str, frames: Sequence[bytes], key: bytes, owner: bytes, answer: Answer
+    ) -> None:
+        """Pass on the request of a user."""
+        self.take(Asked((self, answer), service, frames, key, owner))
+
+    def answer_all(self, answers: Sequence[Input]) -> None:
+        """Pass answers back to users; see `TitanicService.answer_all`."""
+        for finished in answers:
+            assert isinstance(finished, Finished)
+            finished.token(finished.frames)
+
+    def drain_services(self) -> None:
+        """Accept no more requests of users."""
+        self.is_open = False
+
+    async def until_drained(self) -> None:
+        """Return: all accepted requests are answered by now."""
+
+    async def close(self) -> None:
+        """Do nothing: there are no connections."""

@@ -226,12 +226,7 @@ class Ledger:
         """Report a violation, unless flipped bits may have caused it."""
         if whom not in self.excused and len(self.excused) >= self.flips:
             self.history.violate(invariant, text)
-        else:
-            self.excused.add(whom)
-
-    def finish(self) -> None:
-        """Check the whole run at its end."""
-        if self.excused and not self.reported:
-            self.history.violate(
-                "damage", f"{len(self.excused)} requests are damaged, but Titanic reported nothing"
-            )
+            return
+        self.excused.add(whom)
+        if not self.reported:
+            self.history.violate("damage", f"Titanic has reported no damage, but {text}")

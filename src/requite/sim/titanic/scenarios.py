@@ -47,7 +47,7 @@ _LIST: Final = (
         "titanic-power",
         "the power fails: unsynced tails are lost, writes are torn",
         (FaultKind.POWER_LOSS,),
-        fixed={"faults_per_s": 1.0},
+        fixed={"faults_per_s": 2.0},
     ),
     TitanicScenario(
         "titanic-services",
@@ -59,7 +59,7 @@ _LIST: Final = (
         "titanic-poison",
         "requests that always fail, with a limit on attempts",
         (FaultKind.KILL,),
-        fixed={"attempts_max": 3, "poison_p": 0.3},
+        fixed={"attempts_max": 3, "poison_p": 0.5},
     ),
     TitanicScenario(
         "titanic-keys",

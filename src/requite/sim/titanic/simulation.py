@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
 
+from requite.sim.kernel import virtual
 from requite.sim.kernel.fault_injection import FaultAction, Injector, choose
 from requite.sim.kernel.faults import Fault, FaultKind
 from requite.sim.kernel.plan import Plan
+from requite.sim.kernel.process import Process
 from requite.sim.kernel.result import Options
 from requite.sim.kernel.simulation import Luck, Phase, Simulation
 from requite.sim.titanic import users
 from requite.sim.titanic.exchange import Exchange
 from requite.sim.titanic.knobs import TitanicKnobs
 from requite.sim.titanic.ledger import Ledger
-from requite.sim.titanic.node import Node, TitanicParts
+from requite.sim.titanic.process import TitanicParts, TitanicProcess
 from requite.sim.titanic.users import Network, TitanicCall, User, draw_call
 
 _SETTLE_S: Final = 240.0
@@ -35,12 +39,14 @@ class TitanicSimulation(Simulation):
         self.knobs: TitanicKnobs = plan.knobs
         knobs = self.knobs
         self.ledger = Ledger(self.history, knobs)
-        self.node = Node(
-            self.world, knobs, self.ledger, options.parts_of(TitanicParts), self._node_says
+        parts = options.parts_of(TitanicParts)
+        self.process = process = TitanicProcess(
+            self.world, self, knobs, self.ledger, parts, self._process_says
         )
-        self.exchange = Exchange(self.world, knobs, self.ledger, self.node.feed)
-        self.node.exchange = self.exchange
-        self.network = Network(self.world, knobs, self.ledger, self.node)
+        self.exchange = process.exchange = Exchange(
+            self.world, knobs, self.ledger, process.answered
+        )
+        self.network = Network(self.world, knobs, self.ledger, process)
         self.users: list[User] = []
         self.injector = TitanicFaults(self)
 
@@ -51,9 +57,20 @@ class TitanicSimulation(Simulation):
         rng = luck("workload")
         return [draw_call(number, knobs, rng) for number in range(1, knobs.calls + 1)]
 
+    def run(self) -> None:
+        """Run all phases with virtual clock and seeded randomness."""
+        with virtual.quiet(), virtual.world(self.world), _hearing(self.ledger):
+            super().run()
+            self.process.discard()
+
+    def process_failed(self, process: Process, trace: str) -> None:
+        """Report an exception of a callback (I13), and restart the process."""
+        self.history.violate("I13", trace)
+        process.crash()
+
     def begin(self) -> None:
-        """Start the node, and schedule users and faults."""
-        self.node.start()
+        """Start the process, and schedule users and faults."""
+        self.process.start()
         owners = self.knobs.owners
         for call in self.planned.calls:
             request = self.ledger.requests[call.number] = call.request(owners)
@@ -82,9 +99,9 @@ class TitanicSimulation(Simulation):
 
     def _die_once_more(self) -> bool:
         self.remark("once more")
-        self.node.kill(power=bool(self.seed % 2))
-        self.wait(lambda: not self.node.alive, 1.0)
-        return self.wait(lambda: self.node.alive, _LEAVE_S)
+        self.process.kill(power=bool(self.seed % 2))
+        self.wait(lambda: not self.process.alive, 1.0)
+        return self.wait(lambda: self.process.is_serving, _LEAVE_S)
 
     def _ask_once_more(self) -> bool:
         """Collect again every request that is not closed."""
@@ -111,12 +128,11 @@ class TitanicSimulation(Simulation):
 
     def _find_nothing(self) -> bool:
         """Check that tables and disk are empty (I9)."""
-        assert self.node.engine is not None
-        assert self.node.store is not None
-        for name, value in self.node.engine.snapshot()._asdict().items():
+        assert self.process.store is not None
+        for name, value in self.process.titanic.snapshot()._asdict().items():
             if value:
                 self.history.violate("I9", f"{name} is {value} when everything is closed")
-        view = self.node.store.view()
+        view = self.process.store.view()
         if view.live_bytes:
             self.history.violate("I9", f"{view.live_bytes} live bytes are left without requests")
         if view.segments > 2 and not self.ledger.flips:
@@ -124,10 +140,14 @@ class TitanicSimulation(Simulation):
         return True
 
     def _drain(self) -> bool:
-        self.node.drain()
-        if not self.wait(lambda: self.node.stopped, _LEAVE_S):
+        process = self.process
+        process.retired = True
+        process.drain()
+        if not self.wait(lambda: not process.alive, _LEAVE_S):
             self.history.violate("I9", "Titanic does not stop after a drain")
-        self.ledger.finish()
+        else:
+            for what in process.loop.left():
+                self.history.violate("I9", f"Titanic has stopped, and leaves {what}")
         return True
 
     # --- helpers ----------------------------------------------------------------------------------
@@ -137,7 +157,7 @@ class TitanicSimulation(Simulation):
         self.users.append(user)
         self.world.at(at_s, user.begin)
 
-    def _node_says(self, what: str) -> None:
+    def _process_says(self, what: str) -> None:
         if self.transcript is not None:
             self.transcript.event("titanic", what)
 
@@ -152,20 +172,47 @@ class TitanicSimulation(Simulation):
         return [f" {self.ledger.lines}"]
 
 
+class _Reports(logging.Handler):
+    """Counts the warnings of damaged records."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self._ledger = ledger
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count a warning, if it reports damage."""
+        self._ledger.reported += record.getMessage().startswith("record damaged")
+
+
+@contextmanager
+def _hearing(ledger: Ledger) -> Iterator[None]:
+    """While the context is open, count the reports of damage in the log."""
+    logger, handler = logging.getLogger("requite.titanic"), _Reports(ledger)
+    before = logger.level, logger.propagate
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
+
+
 class TitanicFaults(Injector):
     """Injects faults into Titanic, its disk, the broker and the services."""
 
     def __init__(self, simulation: TitanicSimulation) -> None:
         self._run = simulation
-        self._node = simulation.node
+        self._process = simulation.process
         self._exchange = simulation.exchange
         super().__init__()
 
     def actions(self) -> Mapping[str, FaultAction]:
         """Return the action of each kind of fault."""
         return {
-            FaultKind.KILL: lambda _fault: self._node.kill(),
-            FaultKind.POWER_LOSS: lambda _fault: self._node.kill(power=True),
+            FaultKind.KILL: lambda _fault: self._process.kill(),
+            FaultKind.POWER_LOSS: lambda _fault: self._process.kill(power=True),
             FaultKind.SERVICE_DOWN: self._stop_service,
             FaultKind.BROKER_DOWN: self._stop_broker,
             FaultKind.DISK_FULL: self._fill_disk,
@@ -195,17 +242,17 @@ class TitanicFaults(Injector):
         self._exchange.broker_is_down = False
 
     def _fill_disk(self, fault: Fault) -> None:
-        self._node.disk.is_full = True
+        self._process.disk.is_full = True
         self._run.world.after(fault.duration_s, self._disk_has_room)
 
     def _disk_has_room(self) -> None:
-        self._node.disk.is_full = False
+        self._process.disk.is_full = False
 
     def _fail_sync(self, _fault: Fault) -> None:
-        self._node.disk.fails_next_sync = True
+        self._process.disk.fails_next_sync = True
 
     def _flip(self, fault: Fault) -> None:
-        self._run.ledger.flips += self._node.disk.flip(Random(fault.lot))
+        self._run.ledger.flips += self._process.disk.flip(Random(fault.lot))
 
     def _send_garbage(self, fault: Fault) -> None:
         self._run.send(users.garbage(self._run.ledger, Random(fault.lot)), "an intruder")

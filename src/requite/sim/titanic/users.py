@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from requite.sim.kernel.world import World
     from requite.sim.titanic.knobs import TitanicKnobs
     from requite.sim.titanic.ledger import Ledger
-    from requite.sim.titanic.node import Node
+    from requite.sim.titanic.process import TitanicProcess
 
 _PATIENCE_S: Final = 1.0
 _POLL_S: Final = 0.2
@@ -37,13 +37,15 @@ class Network:
     """The network between users and Titanic. `is_well`: it neither loses nor delays messages any
     more."""
 
-    def __init__(self, world: World, knobs: TitanicKnobs, ledger: Ledger, node: Node) -> None:
+    def __init__(
+        self, world: World, knobs: TitanicKnobs, ledger: Ledger, process: TitanicProcess
+    ) -> None:
         self.world = world
         self.knobs = knobs
         self.ledger = ledger
         self.is_well = False
         self.rng = world.rng("users")
-        self._node = node
+        self._process = process
 
     def ask(
         self,
@@ -74,7 +76,7 @@ class Network:
             if not self._is_lost():
                 self.world.after(self._latency_s(), answer, answered)
 
-        self.world.after(delay_s, self._node.ask, service, frames, key, owner, back)
+        self.world.after(delay_s, self._process.ask, service, frames, key, owner, back)
 
     def _is_lost(self) -> bool:
         return not self.is_well and self.rng.random() < self.knobs.loss_p

@@ -10,8 +10,9 @@ from requite.engine import Input, Load
 from requite.engine import Store as StoreEffect
 from requite.shell import clock
 from requite.sim.kernel.disk import SimLog
+from requite.storage import Log, LogReader
 from requite.titanic.settings import TitanicSettings
-from requite.titanic.store import PURPOSE, Store
+from requite.titanic.store import PURPOSE, Store, StoreSettings
 
 if TYPE_CHECKING:
     from requite.sim.kernel.program import Program
@@ -21,12 +22,18 @@ _DISK_S_MAX: Final = 0.01
 
 
 class SimStore(Store):
-    """A store whose work runs after a random delay, in place of its thread."""
+    """A store whose work runs after a random delay, in place of its thread; the results arrive
+    after another one. Each delay is up to `disk_s`."""
 
     program: Program
+    disk_s = _DISK_S_MAX
     _done: Callable[[list[Input]], object]
     _is_closed = False
     _is_scheduled = False
+
+    def __init__(self, log: Log, settings: StoreSettings, now_us: Callable[[], int]) -> None:
+        super().__init__(log, settings, now_us)
+        self._results: list[list[Input]] = []  # in the order of their commits
 
     def start(self, done: Callable[[list[Input]], object]) -> None:
         """Start; `done` gets the results."""
@@ -43,12 +50,14 @@ class SimStore(Store):
         if not self._is_closed:
             self._is_closed = True
             self._work()
+            while self._results:
+                self._report()
             self._log.close()
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            self.program.in_thread(_DISK_S_MAX * self.program.rng.random(), self._turn)
+            self.program.in_thread(self._delay_s(), self._turn)
 
     def _turn(self) -> None:
         self._is_scheduled = False
@@ -66,7 +75,16 @@ class SimStore(Store):
     def _work(self) -> None:
         inputs = self.work()
         if inputs:
-            self._done(inputs)
+            self._results.append(inputs)
+            self.program.in_thread(self._delay_s(), self._report)
+
+    def _report(self) -> None:
+        """Pass on the oldest results."""
+        if self._results:  # else `close` has passed them on
+            self._done(self._results.pop(0))
+
+    def _delay_s(self) -> float:
+        return self.disk_s * self.program.rng.random()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +92,20 @@ class SimDiskSettings(TitanicSettings):
     """Settings of a Titanic whose store is on the disk of a simulated machine."""
 
     machine: Any = None  # the program; it has a `disk`
+    open_store: Callable[..., SimStore] = SimStore.on
 
-    def open(self, log_id: bytes | None = None) -> Store:
+    @property
+    def is_kept(self) -> bool:
+        """See `TitanicSettings.is_kept`."""
+        return True
+
+    def log_ids(self) -> set[bytes]:
+        """See `TitanicSettings.log_ids`."""
+        return {segment.log_id for segment in LogReader.on(self.machine.disk).segments()}
+
+    def open(self, log_id: bytes | None = None) -> SimStore:
         """Open the store; with `log_id`, only if it has this log. Raises `StorageError`."""
         log = SimLog(self.machine.disk, PURPOSE, self.store.log_settings, log_id)
-        store = SimStore(log, self.store, lambda: int(clock.wall() * 1e6))
+        store = self.open_store(log, self.store, lambda: int(clock.wall() * 1e6))
         store.program = self.machine
         return store
