@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from requite.pool.manager.environment import environment_of
 from requite.request import Request
+from requite.sim.kernel.process import Ending
 from requite.sim.pool.knobs import Task
 from requite.sim.pool.ledger import reply_to
 from requite.sim.pool.member import Member
@@ -52,7 +53,7 @@ class PoolWorker(Member):
     def _kill(self) -> None:
         self.kill(self.rng.random() * self.stage.knobs.notice_s)
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
         self.retired = True
         self._ended(self)

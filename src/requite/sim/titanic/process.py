@@ -11,7 +11,7 @@ from requite.protocols.titanic.engine import TitanicEngine
 from requite.sim.kernel.disk import SimDisk
 from requite.sim.kernel.medium import Shape
 from requite.sim.kernel.network import Network
-from requite.sim.kernel.process import Pace
+from requite.sim.kernel.process import Ending, Pace
 from requite.sim.kernel.program import Program
 from requite.sim.titanic.exchange import Answer, ExchangeLinks
 from requite.sim.titanic.store import SimDiskSettings, SimStore
@@ -131,14 +131,14 @@ class TitanicProcess(Program):
         else:
             self.crash()
 
-    def _end(self, what: str) -> None:
+    def _end(self, what: Ending) -> None:
         super()._end(what)
-        if what != "exits":
+        if what is not Ending.EXIT:
             self._ledger.deaths += 1
             # It may have cut off a damaged tail, and been killed before its report.
             self._hear(1 if self.store is None else self.store.view().damaged)
         disk = self.disk
-        cut = what == "loses power"
+        cut = what is Ending.POWER_LOSS
         self.disk = disk.after_power_cut(self.rng) if cut else disk.after_death()
         self.disk.is_full = disk.is_full
         self.exchange.forget()
@@ -161,7 +161,7 @@ class TitanicProcess(Program):
         try:
             store = self.parts.open_store(log, settings, now_us)
         except StorageError as error:
-            self._hear("cut off" in str(error))
+            self._hear(error.cut_bytes)
             raise
         self.store = store
         store.disk_s = self._knobs.disk_s
