@@ -10,6 +10,7 @@ import pytest
 
 import requite
 
+ROOT = Path(__file__).parents[1]
 HEAVY = [
     "aio_pika",
     "aiohttp",
@@ -52,8 +53,16 @@ def test_import_loads_no_heavy_module(module: str, modules_after_import: set[str
     assert module not in modules_after_import
 
 
+def test_the_change_log_of_the_next_release_can_be_made() -> None:
+    command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "9.9"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    texts = [path.read_text("utf-8").split() for path in (ROOT / "changes").glob("*.*.md")]
+    told = " ".join(run.stdout.split())
+    assert [" ".join(text) for text in texts if " ".join(text) not in told] == []
+
+
 # --- archives -------------------------------------------------------------------------------------
-ROOT = Path(__file__).parents[1]
 LEFT_OUT = {".ci", ".gitignore"}  # used only in the repository
 
 
