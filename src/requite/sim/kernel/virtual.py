@@ -23,13 +23,18 @@ _EPOCH_S: Final = 1_700_000_000.0  # the wall-clock time at the start of a run
 _running: list[Process] = []  # the running process is the last one
 
 
-@contextmanager
-def process(which: Process) -> Iterator[None]:
+class process:
     """While the context is open, make shells use the clock of this process."""
-    _running.append(which)
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_which",)
+
+    def __init__(self, which: Process) -> None:
+        self._which = which
+
+    def __enter__(self) -> None:
+        _running.append(self._which)
+
+    def __exit__(self, *_error: object) -> None:
         _running.pop()
 
 

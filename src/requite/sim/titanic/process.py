@@ -172,7 +172,7 @@ class TitanicProcess(Program):
     def _in_thread(self, life: int, act: Act, args: tuple[object, ...]) -> None:
         super()._in_thread(life, act, args)
         if self.store is not None:
-            self._ledger.uses(self.store.view().disk_bytes)
+            self._ledger.uses(self.store.disk_bytes)
 
     def _hear(self, reports: int) -> None:
         """Count reports of damage."""

@@ -54,6 +54,11 @@ class SimStore(Store):
                 self._report()
             self._log.close()
 
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes on the disk, as in `view`."""
+        return self._log.disk_bytes
+
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
