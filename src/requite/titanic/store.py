@@ -385,6 +385,8 @@ class Store:
     def load(self, load: Load) -> Input:
         """Perform a `Load` in the caller's thread; possible even after `close`."""
         location: Any = load.position
+        if location is None:  # found damaged when the log was reopened
+            return LoadFailed(load.ticket, LogCorrupt("the record is damaged"))
         try:
             if isinstance(location, Since):
                 return Loaded(load.ticket, self._read_since(location))

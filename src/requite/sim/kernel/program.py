@@ -175,6 +175,8 @@ class Program(Process):
                 act(*args)
             except Killed:
                 self.killed()
+            except Exception:
+                self._fail(traceback.format_exc())
 
     def killed(self) -> None:
         """End at an operation of the disk (`SimDisk.stop_at`)."""
