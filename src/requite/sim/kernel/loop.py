@@ -108,29 +108,45 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             heappop(timers)
         return timers[0][0] if timers else inf
 
-    def iterate(self) -> None:
-        """Run the ready callbacks and the due timers."""
-        now = self.time()
-        timers, ready = self._timers, self._ready
-        while timers and timers[0][0] <= now:
-            timer = heappop(timers)[3]
-            if not timer.cancelled():
-                ready.append(timer)
+    @property
+    def is_ready(self) -> bool:
+        """Whether callbacks are ready."""
+        return bool(self._ready)
+
+    def iterate(self, times: int = 1) -> None:
+        """Run the ready callbacks and the due timers, and `times - 1` times those that have become
+        ready meanwhile."""
         was_running, hooks = asyncio._get_running_loop(), sys.get_asyncgen_hooks()
         asyncio._set_running_loop(self)
         sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finalize)
         self._runs = True
         try:
-            for _ in range(len(ready)):
-                if self.is_over:  # a callback has ended the process
+            self._take_due_timers()
+            for _ in range(times):
+                if not self._ready or self.is_over:
                     break
-                handle = ready.popleft()
-                if not handle.cancelled():
-                    handle._run()
+                self._run_ready()
         finally:
             self._runs = False
             sys.set_asyncgen_hooks(*hooks)
             asyncio._set_running_loop(was_running)
+
+    def _take_due_timers(self) -> None:
+        now = self.time()
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            timer = heappop(timers)[3]
+            if not timer.cancelled():
+                self._ready.append(timer)
+
+    def _run_ready(self) -> None:
+        ready = self._ready
+        for _ in range(len(ready)):
+            if self.is_over:  # a callback has ended the process
+                return
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
 
     def _finalize(self, generator: Any) -> None:
         """Close an unfinished asynchronous generator, as asyncio does."""

@@ -34,6 +34,8 @@ Main = Callable[[], Coroutine[Any, Any, object]]
 # Rounding of the clock's offset could make a timer fire early; it would be re-armed for the same
 # time forever.
 _ROUNDING_S: Final = 1e-6
+# The number of iterations at one instant without other events in between.
+_ITERATIONS_MAX: Final = 100
 _OWN_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 _FIRST_FREE_PORT: Final = 49152
 
@@ -134,16 +136,21 @@ class Program(Process):
             )
 
     def _iterate(self, life: int) -> None:
+        """Run the iteration that was scheduled. Those that it causes follow at once if none is
+        ever late."""
         if life != self.life:
             return
         if self.frozen:
             self._stalled = True
             return
-        self._is_scheduled = False
+        loop = self.loop
         with virtual.process(self):
-            self.loop.iterate()
+            loop.iterate(1 if self.pace.flush_late_s else _ITERATIONS_MAX)
         if life == self.life:
-            self.wake_at(self.loop.next_at)
+            self._is_scheduled = False
+            if loop.is_ready:
+                self.want_iteration()
+            self.wake_at(loop.next_at)
 
     def wake_at(self, at: float) -> None:
         """Schedule an iteration for a timer at `at` on the process's clock, unless an earlier one
@@ -158,7 +165,11 @@ class Program(Process):
     def _timer(self, armed: int) -> None:
         if armed == self._armed and self.alive:
             self._armed_at = inf
-            self.want_iteration()
+            if self.pace.flush_late_s or self._is_scheduled:
+                self.want_iteration()
+            else:
+                self._is_scheduled = True
+                self._iterate(self.life)
 
     def in_thread(self, delay_s: float, act: Act, *args: Any) -> None:
         """Call `act` after `delay_s`, outside the event loop."""
