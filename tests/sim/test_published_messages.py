@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from requite.protocols.amqp.properties import Properties, encode_properties
+from requite.protocols.amqp.properties import Properties, decode_properties, encode_properties
 from requite.protocols.amqp.topology import DIRECT_REPLY_TO
 from requite.sim.rabbitmq.published import PublishedMessage, published_message
 
@@ -20,8 +20,7 @@ def publish(direct: str = "", **properties: object) -> PublishedMessage:
 def test_a_message_has_the_published_properties() -> None:
     published = publish(reply_to="replies", persistent=True)
     assert (published.exchange, published.key, published.body) == ("exchange", "key", BODY)
-    assert (published.correlation_id, published.reply_to) == ("id-7", "replies")
-    assert published.is_persistent
+    assert published.properties == Properties("id-7", "replies", persistent=True)
     assert published.expires_s is None
 
 
@@ -34,20 +33,18 @@ def test_the_expiration_is_in_milliseconds(text: str, seconds: float | None) -> 
 
 def test_the_pseudo_queue_of_direct_replies_becomes_the_consumer_of_the_channel() -> None:
     published = publish("consumer-3", reply_to=DIRECT_REPLY_TO)
-    assert published.reply_to == "consumer-3"
-    assert published.properties is not None
     assert published.properties.reply_to == "consumer-3"
+    assert decode_properties(published.header) == published.properties
 
 
 def test_an_entry_is_added_to_the_headers() -> None:
     counted = publish(headers={"a": "b"}).with_header("x-delivery-count", 2)
-    assert counted.properties is not None
     assert counted.properties.headers == {"a": "b", "x-delivery-count": 2}
     assert counted.body == BODY
 
 
 def test_malformed_properties_stay_as_they_are() -> None:
     malformed = published_message("", "key", b"\0<garbage", BODY, "consumer-3")
-    assert malformed.properties is None
+    assert malformed.is_malformed
     assert malformed.with_header("x-delivery-count", 2) == malformed
-    assert malformed.reply_to is None
+    assert malformed.properties == Properties()

@@ -138,7 +138,9 @@ class AckedLast(AmqpChecker):
 
     def acked_unanswered(self, worker: str, published: Any) -> None:
         """Report a request that was acknowledged too early."""
-        self.violate(f"{worker} acknowledges {published.correlation_id}, whose reply is not safe")
+        self.violate(
+            f"{worker} acknowledges {published.properties.correlation_id}, whose reply is not safe"
+        )
 
 
 class ReturnedAtOnce(AmqpChecker):

@@ -27,7 +27,6 @@ from requite.sim.pool.knobs import Task
 if TYPE_CHECKING:
     from requite.sim.kernel.history import History
     from requite.sim.pool.knobs import PoolKnobs
-    from requite.sim.rabbitmq.message import SimMessage
     from requite.sim.rabbitmq.published import PublishedMessage
 
 _ROUNDING_S: Final = 1e-3
@@ -102,7 +101,7 @@ class Ledger:
         self._knobs = knobs
         self._names = Pool("core")
         # The numbers of requests, by the reply-to and the correlation id of their messages.
-        self._asked: dict[tuple[str, str | None], int] = {}
+        self._asked: dict[tuple[str, str], int] = {}
         self._limit = knobs.delivery_limit
 
     # --- state ------------------------------------------------------------------------------------
@@ -178,18 +177,20 @@ class Ledger:
     # --- events of RabbitMQ -----------------------------------------------------------------------
     def published(self, message: PublishedMessage) -> None:
         """Record a message that a client publishes."""
-        if message.exchange == self._names.requests_exchange and message.reply_to:
-            self._asked[message.reply_to, message.correlation_id] = message.number
+        asked = message.properties
+        if message.exchange == self._names.requests_exchange and asked.reply_to:
+            self._asked[asked.reply_to, asked.correlation_id] = message.number
         elif message.exchange == self._names.dead_letter_exchange:
             self._gave_up(message)
-        elif not message.exchange and STATUS in message.headers:
+        elif not message.exchange and STATUS in asked.headers:
             self._replied(message)
 
     def _replied(self, reply: PublishedMessage) -> None:
-        status = str(reply.headers[STATUS])
-        request = self.requests.get(self._asked.get((reply.key, reply.correlation_id), 0))
+        status = str(reply.properties.headers[STATUS])
+        name = reply.properties.correlation_id
+        request = self.requests.get(self._asked.get((reply.key, name), 0))
         if request is None:
-            text = f"{reply.key} gets {status!r} for {reply.correlation_id!r}"
+            text = f"{reply.key} gets {status!r} for {name!r}"
             self._history.violate("I2", text)
             return
         request.answers.append(status)
@@ -204,12 +205,12 @@ class Ledger:
         if message.number:
             self._violate(f"no queue takes {self.requests[message.number]}")
 
-    def queued(self, queue: str, message: SimMessage) -> None:
+    def queued(self, queue: str, message: PublishedMessage) -> None:
         """Record a copy of a request that enters a queue."""
         if message.number and self._names.key_of(queue) is not None:
             self.requests[message.number].queued += 1
 
-    def acknowledged(self, queue: str, message: SimMessage) -> None:
+    def acknowledged(self, queue: str, message: PublishedMessage) -> None:
         """Record an acknowledged message."""
         request = self.requests.get(message.number)
         if request is not None and self._names.key_of(queue) is not None:
@@ -217,7 +218,7 @@ class Ledger:
         elif request is not None and queue == self._names.dead_letter_queue:
             request.dead_lettered += 1
 
-    def died(self, message: SimMessage, reason: str) -> None:
+    def died(self, message: PublishedMessage, reason: str) -> None:
         """Record a dead-lettered message."""
         request = self.requests.get(message.number)
         if request is not None:
@@ -228,17 +229,17 @@ class Ledger:
         request = self.requests.get(message.number)
         if request is None:
             return
-        reason = str(message.headers.get(FIRST_DEATH_REASON))
+        reason = str(message.properties.headers.get(FIRST_DEATH_REASON))
         request.deaths.append(reason)
         over_at = request.sent_at + (request.expires_s or 0.0)
         if reason == "expired" and self._now < over_at - _ROUNDING_S:
             self._history.violate("I15", f"{request} is said to have expired before its time")
 
-    def lost(self, queue: str, messages: Sequence[SimMessage], how: str) -> None:
+    def lost(self, queue: str, messages: Sequence[PublishedMessage], how: str) -> None:
         """Report requests that are lost with their queue."""
         for message in messages:
             request = self.requests.get(message.number)
-            if request is not None and FIRST_DEATH_REASON not in message.headers:
+            if request is not None and FIRST_DEATH_REASON not in message.properties.headers:
                 self._violate(f"{request} is lost: it {how}, {queue}")
 
     @property

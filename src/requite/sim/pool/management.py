@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from requite.sim.pool.store import PoolStore
-    from requite.sim.rabbitmq.store import StoredQueue
+    from requite.sim.rabbitmq.queue import Queue
 
 
 class ApiAnswer(NamedTuple):
@@ -56,7 +56,7 @@ class ManagementApi:
         return ApiAnswer(404, {"reason": "Not Found"})
 
 
-def _described(queue: StoredQueue) -> dict[str, Any]:
+def _described(queue: Queue) -> dict[str, Any]:
     return {
         "name": queue.name,
         "type": queue.arguments.get("x-queue-type", "classic"),

@@ -9,10 +9,9 @@ from requite.protocols.amqp.properties import altered_properties
 from requite.protocols.amqp.topology import Pool
 from requite.protocols.amqp.wire import FIRST_DEATH_REASON
 from requite.sim.pool.ledger import number_in
-from requite.sim.rabbitmq.message import Entry
-from requite.sim.rabbitmq.published import PublishedMessage
-from requite.sim.rabbitmq.queue import SimQueue
-from requite.sim.rabbitmq.store import Store, StoredQueue
+from requite.sim.rabbitmq.published import PublishedMessage, published_message
+from requite.sim.rabbitmq.queue import Entry, Queue
+from requite.sim.rabbitmq.store import Store
 
 if TYPE_CHECKING:
     from requite.sim.kernel.world import World
@@ -23,11 +22,9 @@ if TYPE_CHECKING:
 class PoolStore(Store):
     """The queues, exchanges and bindings of a run."""
 
-    ledger: Ledger
-
     def __init__(self, world: World, knobs: PoolKnobs, ledger: Ledger) -> None:
         super().__init__(world, sync_s=0.0)
-        self.ledger = ledger
+        self._ledger = ledger
         self.names = Pool("core")
         self.sample_s = knobs.sample_s
 
@@ -36,43 +33,50 @@ class PoolStore(Store):
         self, exchange: str, key: str, header: bytes, body: bytes, direct: str
     ) -> PublishedMessage:
         """Return a message that a client published, with the number of its request."""
-        message = super().received(exchange, key, header, body, direct)
-        message = replace(message, number=number_in(body))
-        self.ledger.published(message)
+        message = published_message(exchange, key, header, body, direct, number_in(body))
+        self._ledger.published(message)
         return message
 
     def unroutable(self, message: PublishedMessage) -> None:
         """Record a message that no queue takes."""
-        self.ledger.unroutable(message)
+        self._ledger.unroutable(message)
 
-    def dead_letter(self, queue: SimQueue, entry: Entry, reason: str) -> None:
+    def queued(self, name: str, message: PublishedMessage) -> None:
+        """Record a message that is added to a queue."""
+        self._ledger.queued(name, message)
+
+    def acknowledged(self, name: str, message: PublishedMessage) -> None:
+        """Record a message that is acknowledged."""
+        self._ledger.acknowledged(name, message)
+
+    def dead_letter(self, queue: Queue, entry: Entry, reason: str) -> None:
         """Publish a message to the dead letter exchange of its queue."""
         message = entry.message
-        assert isinstance(message, PublishedMessage)
-        headers = {FIRST_DEATH_REASON: reason, **message.headers}
+        headers = {FIRST_DEATH_REASON: reason, **message.properties.headers}
         header = altered_properties(message.header, "", lambda name: name in headers, headers)
-        dead = replace(message, expires_s=None, headers=headers, header=header)
-        self.ledger.died(message, reason)
+        properties = message.properties._replace(expiration="", headers=headers)
+        dead = replace(message, header=header, properties=properties)
+        self._ledger.died(message, reason)
         exchange = str(queue.arguments.get("x-dead-letter-exchange", ""))
         names = self.route(exchange, dead.key) if exchange in self.exchanges else []
         if not names:
             text = f"dies ({reason}) in a queue that has no dead letter exchange"
-            self.ledger.lost(queue.name, [message], text)
+            self._ledger.lost(queue.name, [message], text)
         self.put(names, dead)
 
     # --- queues -----------------------------------------------------------------------------------
     def unbind(self, exchange: str, queue: str, key: str) -> None:
         """Remove a binding for a manager."""
-        self.ledger.unbound(key)
+        self._ledger.unbound(key)
         super().unbind(exchange, queue, key)
 
-    def delete(self, name: str) -> StoredQueue:
+    def delete(self, name: str) -> Queue:
         """Delete a queue and its messages."""
         key = self.names.key_of(name)
         if key is not None and name in self.exchanges.bound(self.names.requests_exchange, key):
-            self.ledger.deleted_while_bound(key)
+            self._ledger.deleted_while_bound(key)
         queue = super().delete(name)
-        self.ledger.lost(name, queue.messages, "is in a queue that is deleted")
+        self._ledger.lost(name, queue.messages, "is in a queue that is deleted")
         return queue
 
     def refuse(self, key: str) -> None:

@@ -1,7 +1,6 @@
 """A model of RabbitMQ, which speaks AMQP 0.9.1 over simulated connections.
 
-message.py, queue.py, exchanges.py  messages, queues, exchanges and bindings
-published.py       a published message: its properties and body
+published.py, queue.py, exchanges.py    messages, queues, exchanges and bindings
 store.py           which queues and messages survive a crash
 sessions.py        connections and channels; server.py: handles the methods of clients
 publishing.py      published messages: routed, stored, confirmed; direct replies

@@ -83,9 +83,11 @@ class Publishing:
         """Answer dead letters, as the manager of a pool does."""
         dead, self._store.dead_letters = self._store.dead_letters, []
         for published, reason in dead:
-            properties = Properties(published.correlation_id or "", headers={wire.STATUS: reason})
-            header = encode_properties(properties, 0)
-            self.inject(published.reply_to or "", header, b"")
+            asked = published.properties
+            header = encode_properties(
+                Properties(asked.correlation_id, headers={wire.STATUS: reason}), 0
+            )
+            self.inject(asked.reply_to, header, b"")
 
     def _write(
         self,
@@ -99,6 +101,10 @@ class Publishing:
         if self.refuses:
             self._confirm(session, channel, number, False)
             return
+        if not self._sync_s:
+            self._store.put(names, published)
+            self._confirm(session, channel, number, True)
+            return
         serial = self._store.begin_write(names, published)
 
         def commit() -> None:
@@ -109,8 +115,6 @@ class Publishing:
 
     def _note_answer(self, channel: Channel, number: int, published: PublishedMessage) -> None:
         properties = published.properties
-        if properties is None:
-            return
         if wire.STATUS in properties.headers:
             channel.answers[number] = published.key, properties.correlation_id
         if wire.CONTROL in properties.headers:
@@ -118,8 +122,9 @@ class Publishing:
 
     # --- confirms ---------------------------------------------------------------------------------
     def _confirm(self, session: Session, channel: Channel, number: int, is_taken: bool) -> None:
-        channel.settle(number, is_taken)
-        self._later(_BATCH_S, lambda: self._confirm_all(session, channel))
+        is_first = channel.settle(number, is_taken)
+        if is_first:
+            self._later(_BATCH_S, lambda: self._confirm_all(session, channel))
 
     def _confirm_all(self, session: Session, channel: Channel) -> None:
         due = channel.confirms_due()

@@ -1,8 +1,9 @@
 """A model of a RabbitMQ queue, with the features that requite uses.
 
-It models three features of quorum queues: they count deliveries and have a delivery limit, only the
-message at the head expires, and all messages survive a restart. Sources: RabbitMQ's documentation
-of quorum queues, time-to-live, queue length limits and dead letter exchanges.
+It models two features of quorum queues: they count deliveries and have a delivery limit, and all
+their messages survive a restart. Unlike those of RabbitMQ, its expired messages are never
+delivered, not even to a consumer that waits. Sources: RabbitMQ's documentation of quorum queues,
+time-to-live, queue length limits and dead letter exchanges.
 """
 
 from __future__ import annotations
@@ -14,54 +15,28 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-from requite.sim.rabbitmq.message import Entry, SimMessage
+from requite.sim.rabbitmq.published import PublishedMessage
 
 if TYPE_CHECKING:
     from requite.sim.kernel.world import World
 
 
-class ConsumerConnection(Protocol):
-    """The connection of a consumer."""
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A message in a queue. `delivery_count`: its deliveries that ended without a settlement, or
+    with a requeue."""
 
-    def after_latency(self, act: Callable[..., None], *args: Any) -> None:
-        """Call `act` at the consumer after the network latency, if the connection is still open
-        then."""
-
-
-class MessageRecorder(Protocol):
-    """Records what happens to messages."""
-
-    def queued(self, queue: str, message: SimMessage) -> None:
-        """Record a message that is added to a queue."""
-
-    def acknowledged(self, queue: str, message: SimMessage) -> None:
-        """Record an acknowledged message."""
-
-
-class QueueServer(Protocol):
-    """The server of a queue. It samples the statistics of its queues every `sample_s`."""
-
-    @property
-    def world(self) -> World:
-        """The simulated clock and event queue."""
-
-    @property
-    def ledger(self) -> MessageRecorder:
-        """The recorder of messages."""
-
-    @property
-    def sample_s(self) -> float:
-        """The sampling interval, in seconds."""
-
-    def dead_letter(self, queue: SimQueue, entry: Entry, reason: str) -> None:
-        """Dead-letter a message."""
+    message: PublishedMessage
+    expires_at: float
+    delivery_count: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """A consumer. `held`: its unacknowledged deliveries, by delivery tag."""
+    """A consumer. `tell` calls a function in the server. `held`: its unacknowledged deliveries, by
+    delivery tag."""
 
-    connection: ConsumerConnection
+    tell: Callable[..., None]
     prefetch: int
     deliver: Callable[[int, Entry], None]
     cancelled: Callable[[], None]
@@ -70,19 +45,53 @@ class Consumer:
     held: dict[int, Entry] = field(default_factory=dict)
 
 
-class SimQueue:
-    """A durable queue. With `owner` it is exclusive, and is deleted when that connection closes."""
+class QueueStore(Protocol):
+    """The store of a queue. It samples the statistics of its queues every `sample_s`."""
+
+    world: World
+    sample_s: float
+    is_running: Callable[[], bool]
+
+    def queued(self, name: str, message: PublishedMessage, /) -> None:
+        """Hear of a message that is added to a queue."""
+
+    def acknowledged(self, name: str, message: PublishedMessage, /) -> None:
+        """Hear of a message that is acknowledged."""
+
+    def ack_pending(self, queue: Queue, entry: Entry, /) -> None:
+        """Record an acknowledgement, which may not be on disk yet."""
+
+    def dead_letter(self, queue: Queue, entry: Entry, reason: str, /) -> None:
+        """Dead-letter a message."""
+
+
+class Queue:
+    """A queue. `declared_by`: the connection that declared it, at `declared_at`. `session`: the
+    connection of an exclusive queue, which is deleted with it; the others are durable."""
 
     def __init__(
-        self, home: QueueServer, name: str, arguments: Mapping[str, Any], owner: object = None
+        self,
+        store: QueueStore,
+        name: str,
+        arguments: Mapping[str, Any],
+        session: Any,
+        declared_by: Any,
     ) -> None:
         self.name = name
         self.arguments = dict(arguments)
-        self.owner = owner
+        self.is_quorum = arguments.get("x-queue-type") == "quorum"
+        self.is_durable = session is None
+        self.session = session
+        self.declared_by = declared_by
+        self.declared_at = store.world.now
         self.ready: deque[Entry] = deque()
         self.consumers: list[Consumer] = []
-        self._server = home
+        self._store = store
+        self._ttl_s: float = arguments.get("x-message-ttl", inf) / 1000
+        self._length_max: float = arguments.get("x-max-length", inf)
+        self._deliveries_max: float = arguments.get("x-delivery-limit", inf)
         self._tags = count(1)
+        self._expires_at = inf  # no ready message expires before
         self._sample = 0  # the number of the last sample, and its value
         self._sampled = 0
 
@@ -101,7 +110,7 @@ class SimQueue:
     def _maybe_sample(self) -> None:
         """Take the sample that is due. Call this before the number of unacknowledged deliveries
         changes."""
-        sample = int(self._server.world.now / self._server.sample_s)
+        sample = int(self._store.world.now / self._store.sample_s)
         if sample > self._sample:
             self._sample, self._sampled = sample, self.unacknowledged
 
@@ -111,22 +120,23 @@ class SimQueue:
         return sum(consumer.takes_more for consumer in self.consumers)
 
     @property
-    def messages(self) -> list[SimMessage]:
+    def messages(self) -> list[PublishedMessage]:
         """All messages: the unacknowledged ones, then the ready ones."""
         held = [entry.message for c in self.consumers for entry in c.held.values()]
         return [*held, *(entry.message for entry in self.ready)]
 
     # --- messages and consumers -------------------------------------------------------------------
-    def put(self, message: SimMessage) -> None:
+    def put(self, message: PublishedMessage) -> None:
         """Append a message. If the queue is too long then, dead-letter the message at its head."""
-        self._server.ledger.queued(self.name, message)
-        ttls = [message.expires_s, self.arguments.get("x-message-ttl", inf) / 1000]
-        expires_at = self._server.world.now + min(ttl for ttl in ttls if ttl is not None)
+        store, ttl_s = self._store, message.expires_s
+        store.queued(self.name, message)
+        expires_at = store.world.now + (self._ttl_s if ttl_s is None else min(ttl_s, self._ttl_s))
+        self._expires_at = min(self._expires_at, expires_at)
         self.ready.append(Entry(message, expires_at))
-        if len(self.ready) > self.arguments.get("x-max-length", inf):
+        if len(self.ready) > self._length_max:
             self._dead_letter(self.ready.popleft(), "maxlen")
         if expires_at < inf:
-            self._server.world.at(expires_at, self._expire)
+            store.world.at(expires_at, self.expire)
         self._pump()
 
     def admits(self, consumer: Consumer) -> bool:
@@ -136,20 +146,19 @@ class SimQueue:
             any(other.exclusive for other in listening) or (consumer.exclusive and listening)
         )
 
-    def consume(self, consumer: Consumer) -> bool:
-        """Add a consumer. Return False if an exclusive consumer forbids that."""
-        if not self.admits(consumer):
-            return False
+    def consume(self, consumer: Consumer) -> None:
+        """Add a consumer that the queue admits."""
         self.consumers.append(consumer)
         self._pump()
-        return True
 
     def acknowledge(self, consumer: Consumer, tag: int) -> None:
-        """Remove an acknowledged message."""
+        """Remove a message. It returns if RabbitMQ crashes before the acknowledgement is on
+        disk."""
         self._maybe_sample()
         entry = consumer.held.pop(tag, None)
         if entry is not None:
-            self._server.ledger.acknowledged(self.name, entry.message)
+            self._store.ack_pending(self, entry)
+            self._store.acknowledged(self.name, entry.message)
         self._pump()
 
     def reject(self, consumer: Consumer, tag: int, *, requeue: bool) -> None:
@@ -158,7 +167,7 @@ class SimQueue:
         entry = consumer.held.pop(tag, None)
         if entry is not None:
             if requeue:
-                self._requeue(entry)
+                self.requeue(entry)
             else:
                 self._dead_letter(entry, "rejected")
         self._pump()
@@ -170,7 +179,7 @@ class SimQueue:
             self._maybe_sample()
             self.consumers.remove(consumer)
             for entry in reversed([*consumer.held.values()]):
-                self._requeue(entry)
+                self.requeue(entry)
             consumer.held.clear()
             self._pump()
 
@@ -178,31 +187,60 @@ class SimQueue:
         """Stop deliveries to a consumer; it may still settle those that it holds."""
         consumer.takes_more = False
 
-    def _requeue(self, entry: Entry) -> None:
+    def requeue(self, entry: Entry) -> None:
+        """Return a message to its place, unless it was delivered too often."""
         entry.delivery_count += 1
-        if entry.delivery_count > self.arguments.get("x-delivery-limit", inf):
+        if entry.delivery_count > self._deliveries_max:
             self._dead_letter(entry, "delivery_limit")
         else:
+            self._expires_at = min(self._expires_at, entry.expires_at)
             self.ready.appendleft(entry)
 
-    def _expire(self) -> None:
-        while self.ready and self.ready[0].expires_at <= self._server.world.now:
-            self._dead_letter(self.ready.popleft(), "expired")
+    def expire(self) -> None:
+        """Dead-letter the expired messages."""
+        now = self._store.world.now
+        if now < self._expires_at or not self._store.is_running():
+            return
+        due = [entry for entry in self.ready if entry.expires_at <= now]
+        for entry in due:
+            self.ready.remove(entry)
+        self._expires_at = min((entry.expires_at for entry in self.ready), default=inf)
+        for entry in due:
+            self._dead_letter(entry, "expired")
 
     def _dead_letter(self, entry: Entry, reason: str) -> None:
-        self._server.dead_letter(self, entry, reason)
+        self._store.dead_letter(self, entry, reason)
 
     def _pump(self) -> None:
         """Deliver ready messages to consumers in turn, up to their prefetch limits."""
-        self._expire()
+        self.expire()
         while self.ready:
-            free = [c for c in self.consumers if c.takes_more and len(c.held) < c.prefetch]
-            if not free:
+            free = (c for c in self.consumers if c.takes_more and len(c.held) < c.prefetch)
+            consumer = next(free, None)
+            if consumer is None:
                 return
-            consumer = free[0]
             self.consumers.remove(consumer)
             self.consumers.append(consumer)
             self._maybe_sample()
             tag, entry = next(self._tags), self.ready.popleft()
             consumer.held[tag] = entry
-            consumer.connection.after_latency(consumer.deliver, tag, entry)
+            consumer.tell(consumer.deliver, tag, entry)
+
+    # --- its end, and that of the server ----------------------------------------------------------
+    def crash(self) -> None:
+        """Remove the consumers and the messages that are not on disk."""
+        gone = list(self.consumers)
+        for consumer in gone:
+            consumer.takes_more = False
+        for consumer in gone:
+            self.remove_consumer(consumer)
+        if not self.is_quorum:
+            kept = [entry for entry in self.ready if entry.message.properties.persistent]
+            self.ready = deque(kept)
+
+    def close(self) -> None:
+        """Cancel the consumers of a deleted queue, without requeueing their deliveries."""
+        consumers, self.consumers = self.consumers, []
+        for consumer in consumers:
+            if consumer.takes_more:
+                consumer.tell(consumer.cancelled)

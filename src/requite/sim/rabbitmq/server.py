@@ -36,12 +36,10 @@ from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.methods import CONNECTION
 from requite.protocols.amqp.topology import DIRECT_REPLY_TO
 from requite.sim.rabbitmq import server_methods
-from requite.sim.rabbitmq.message import Entry
-from requite.sim.rabbitmq.published import PublishedMessage
 from requite.sim.rabbitmq.publishing import Publishing
-from requite.sim.rabbitmq.queue import Consumer
+from requite.sim.rabbitmq.queue import Consumer, Entry, Queue
 from requite.sim.rabbitmq.sessions import Channel, Session, UnackedDelivery
-from requite.sim.rabbitmq.store import Store, StoredQueue
+from requite.sim.rabbitmq.store import Store
 
 _REFUSED, _NOT_FOUND, _LOCKED, _PRECONDITION = 403, 404, 405, 406
 _COMMAND_INVALID, _CHANNEL_ERROR, _NOT_ALLOWED = 503, 504, 530
@@ -233,9 +231,9 @@ class Server:
             self._lose(queue, consumer)
         channel.consumers.clear()
 
-    def _lose(self, queue: StoredQueue, consumer: Consumer) -> None:
+    def _lose(self, queue: Queue, consumer: Consumer) -> None:
         queue.remove_consumer(consumer)
-        is_unused = queue.owner is not None and not queue.consumers
+        is_unused = queue.session is not None and not queue.consumers
         if is_unused and self.store.queues.get(queue.name) is queue:
             self.delete(queue.name)
 
@@ -296,7 +294,7 @@ class Server:
         self._serial += 1
         return f"amq.gen-{self._serial}"
 
-    def _check_owner(self, queue: StoredQueue, session: Session) -> None:
+    def _check_owner(self, queue: Queue, session: Session) -> None:
         if queue.session is not None and queue.session is not session:
             raise Refusal(_LOCKED, f"RESOURCE_LOCKED - '{queue.name}'", is_client_error=True)
 
@@ -304,7 +302,7 @@ class Server:
         if name in self.store.forbidden:
             raise Refusal(_REFUSED, f"ACCESS_REFUSED - access to queue '{name}' refused")
 
-    def _named(self, channel: Channel, name: str) -> StoredQueue:
+    def _named(self, channel: Channel, name: str) -> Queue:
         """Return a queue by its name, or the queue that the channel declared last."""
         name = name or channel.last_queue
         self._check_access(name)
@@ -352,7 +350,7 @@ class Server:
             raise Refusal(_INTERNAL, "INTERNAL_ERROR", is_hard=True)
         self._add_consumer(session, channel, queue, asked)
 
-    def after_latency(self, act: Callable[..., None], *args: Any) -> None:
+    def _in_turn(self, act: Callable[..., None], *args: Any) -> None:
         """Call `act` for a consumer: now, or as an input of its own."""
         if self._handles:
             act(*args)
@@ -360,7 +358,7 @@ class Server:
             self._later(0.0, lambda: act(*args))
 
     def _add_consumer(
-        self, session: Session, channel: Channel, queue: StoredQueue, asked: server_methods.Consume
+        self, session: Session, channel: Channel, queue: Queue, asked: server_methods.Consume
     ) -> None:
         def deliver(queue_tag: int, entry: Entry) -> None:
             self._deliver(
@@ -377,7 +375,7 @@ class Server:
 
         prefetch = channel.prefetch or 1 << 30
         consumer = Consumer(
-            self,
+            self._in_turn,
             1 << 30 if asked.no_ack else prefetch,
             deliver,
             cancelled,
@@ -415,7 +413,6 @@ class Server:
         entry: Entry,
     ) -> None:
         published = entry.message
-        assert isinstance(published, PublishedMessage)
         channel.tag += 1
         method = server_methods.deliver(
             asked.tag, channel.tag, entry.delivery_count > 0, published.exchange, published.key
@@ -445,7 +442,7 @@ class Server:
 
     def _check_answered(self, session: Session, channel: Channel, published: Any) -> None:
         properties = published.properties
-        if properties is None or not properties.reply_to:
+        if not properties.reply_to:
             return
         name = properties.message_id, properties.correlation_id
         answer = properties.reply_to, properties.correlation_id

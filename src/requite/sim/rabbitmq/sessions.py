@@ -6,8 +6,7 @@ from collections import Counter
 from typing import Any
 
 from requite.protocols.amqp.methods import Confirmed
-from requite.sim.rabbitmq.queue import Consumer
-from requite.sim.rabbitmq.store import StoredQueue
+from requite.sim.rabbitmq.queue import Consumer, Queue
 
 
 class UnackedDelivery:
@@ -16,7 +15,7 @@ class UnackedDelivery:
 
     __slots__ = ("at", "consumer", "queue", "queue_tag")
 
-    def __init__(self, queue: StoredQueue, consumer: Consumer, queue_tag: int, now: float) -> None:
+    def __init__(self, queue: Queue, consumer: Consumer, queue_tag: int, now: float) -> None:
         self.at = now
         self.queue = queue
         self.consumer = consumer
@@ -32,7 +31,7 @@ class Channel:
         self.id = id_
         self.is_closing = False
         self.prefetch = 0
-        self.consumers: dict[str, tuple[StoredQueue, Consumer]] = {}
+        self.consumers: dict[str, tuple[Queue, Consumer]] = {}
         self.direct = ""  # the name of its consumer of direct replies
         self.last_queue = ""
         self.tag = 0  # delivery tag of the last delivery
@@ -50,9 +49,11 @@ class Channel:
         self._waiting[self.published] = None
         return self.published
 
-    def settle(self, number: int, is_taken: bool) -> None:
-        """Record whether a published message was stored. `confirms_due` returns the confirms."""
+    def settle(self, number: int, is_taken: bool) -> bool:
+        """Record whether a published message was stored; return whether no other confirm is due.
+        `confirms_due` returns the confirms."""
         self._settled[number] = is_taken
+        return len(self._settled) == 1
 
     def confirms_due(self) -> list[Confirmed]:
         """Return the confirms to send. One confirm covers several messages if no earlier one is
