@@ -69,8 +69,10 @@ class Caller(Member):
             timeout_s = None if until is None else until - clock.now()
             try:
                 return await self.client.call(request.body, service=request.key, timeout=timeout_s)
-            except (NoService, TransportError):  # no manager has declared the exchange yet
+            except (NoService, TransportError) as error:  # no manager has declared the exchange yet
                 await asyncio.sleep(_AGAIN_S)
+                if until is not None and until <= clock.now():
+                    return error
             except CallError as error:
                 return error
 
