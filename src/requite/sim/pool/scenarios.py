@@ -106,7 +106,7 @@ _KNOBS: Final[Choices] = {
     "message_ttl_s": one_of(15.0, 60.0),
     "delivery_limit": one_of(1, 2, 4),
     "queue_length": one_of(0, 0, 0, 3),
-    "orphans": one_of(3, 10, 100),
+    "orphans": one_of(3, 10, 30),
     # faults
     "faults_per_s": between(0.05, 0.3),
     "outage_max": one_of(2.0, 5.0, 10.0),

@@ -227,7 +227,7 @@ class PoolSimulation(Simulation):
             self.world.run(self.world.now + pause_s)
         self.ledger.guarded.clear()
         self.ledger.guarded_from_stops.clear()
-        self.world.run(self.world.now + self._round_s)
+        self.wait(lambda: all(request.outcome for request in asked), self._round_s)
         return self._all_ok(asked)
 
     def _check_blocked_key(self) -> bool:
@@ -277,7 +277,7 @@ class PoolSimulation(Simulation):
                 self.world.now + max(self.knobs.unbind_delay_s / 8, self.knobs.service_s)
             )
         self.ledger.replaced.clear()
-        self.world.run(self.world.now + self._round_s)
+        self.wait(lambda: all(request.outcome for request in asked), self._round_s)
         return self._all_ok(asked)
 
     def _check_failover(self) -> bool:
@@ -297,7 +297,7 @@ class PoolSimulation(Simulation):
             self.world.run(self.world.now + 0.4 * self.knobs.unbind_delay_s)
             asked.append(self._ask(_STEADY_KEY))
         self.ledger.guarded_from_stops.clear()
-        self.world.run(self.world.now + self._round_s)
+        self.wait(lambda: all(request.outcome for request in asked), self._round_s)
         return self._all_ok(asked)
 
     def _check_unused_groups_stop(self) -> bool:
