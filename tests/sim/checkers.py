@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from requite.sim.amqp.simulation import AMQP_CHECKERS
 from requite.sim.dedup.checkers import DEDUP_CHECKERS
-from requite.sim.freelance.simulation import FLP_CHECKERS
+from requite.sim.freelance.simulation import FreelanceSimulation
 from requite.sim.majordomo.checkers import CHECKERS
 from requite.sim.paired.checkers import PAIRED_CHECKERS
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
@@ -16,7 +16,7 @@ _BY_GROUP = {
     "mdp": CHECKERS,
     "dedup": DEDUP_CHECKERS,
     "sp": SP_CHECKERS,
-    "flp": FLP_CHECKERS,
+    "flp": FreelanceSimulation.checkers,
     "pirate": PIRATE_CHECKERS,
     "pair-broker": PAIRED_CHECKERS,
     "rights": RIGHTS_CHECKERS,

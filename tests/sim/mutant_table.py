@@ -33,14 +33,14 @@ from requite.protocols.freelance.shotgun import ShotgunClient
 from requite.protocols.freelance.wire import Model
 from requite.sim import Options
 from requite.sim.amqp.stage import AmqpParts
-from requite.sim.freelance.stage import FlpParts
+from requite.sim.freelance.parties import FlpParts
 from requite.sim.kernel.faults import FaultKind
-from requite.sim.majordomo.roles import MajordomoParts
+from requite.sim.majordomo.parties import MajordomoParts
 from requite.sim.pair.server import PairParts
 from requite.sim.pirate.parties import PirateParts
 from requite.sim.pool.knobs import Task
 from requite.sim.pool.stage import PoolSimParts
-from requite.sim.scalability.party import SpParts
+from requite.sim.scalability.parties import SpParts
 from requite.sim.shells.knobs import Transport
 from requite.sim.shells.stage import ShellParts
 from requite.sim.titanic.process import TitanicParts

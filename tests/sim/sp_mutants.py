@@ -20,7 +20,7 @@ from requite.protocols.scalability.raw import ReturnPaths
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.request import Reply
-from requite.sim.scalability.watch import one_by_one
+from requite.sim.scalability.parties import one_by_one
 
 
 class _Client(ScalabilityClient):

@@ -30,12 +30,11 @@ from requite.errors import LocalViolation
 from requite.protocols.freelance.server import FreelanceServer
 from requite.request import Request
 from requite.sim.amqp.stage import AmqpParts
-from requite.sim.freelance.stage import FlpParts
-from requite.sim.majordomo.roles import MajordomoParts
+from requite.sim.freelance.parties import FlpParts
+from requite.sim.majordomo.parties import MajordomoParts
 from requite.sim.pirate.parties import PirateParts
 from requite.sim.run import Options, run
-from requite.sim.scalability.party import SpParts
-from requite.sim.scalability.watch import one_by_one
+from requite.sim.scalability.parties import SpParts, one_by_one
 
 SCENARIOS = [
     "swarm",

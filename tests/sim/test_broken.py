@@ -22,7 +22,7 @@ from tests.sim.mutant_table import (
 )
 
 from requite.sim.amqp.simulation import AMQP_CHECKERS
-from requite.sim.freelance.simulation import FLP_CHECKERS
+from requite.sim.freelance.simulation import FreelanceSimulation
 from requite.sim.majordomo.checkers import CHECKERS
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.scalability.checkers import SP_CHECKERS
@@ -59,7 +59,7 @@ def test_intact_engines_violate_nothing(
         ("mdp", {checker.invariant for checker in CHECKERS} | {"I9", "I10"}),
         ("dedup", {"I2", "I4", "I9"}),
         ("sp", {checker.invariant for checker in SP_CHECKERS} | {"I9", "I10"}),
-        ("flp", {checker.invariant for checker in FLP_CHECKERS} | {"I9", "I10"}),
+        ("flp", {checker.invariant for checker in FreelanceSimulation.checkers} | {"I9", "I10"}),
         (  # I5 checks all protocols, but the Pirates have no partial replies
             "pirate",
             {checker.invariant for checker in PIRATE_CHECKERS} - {"I5"}

@@ -17,7 +17,7 @@ from requite.engine import Engine
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.client import client_engine
 from requite.protocols.majordomo.worker import MajordomoWorker
-from requite.sim.majordomo.roles import MajordomoParts
+from requite.sim.majordomo.parties import MajordomoParts
 from requite.sim.majordomo.scenarios import MDP_SCENARIOS as SCENARIOS
 from requite.sim.run import Options, run
 

@@ -20,7 +20,7 @@ from requite.protocols.scalability.device import ScalabilityDevice
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.sim.run import Options, run
-from requite.sim.scalability.party import SpParts
+from requite.sim.scalability.parties import SpParts
 from requite.sim.scalability.scenarios import SP_SCENARIOS
 
 SEEDS = range(2)

@@ -19,7 +19,7 @@ from requite.sim import play as sim_play
 from requite.sim import run as sim_run
 from requite.sim.kernel.knobs import Printed
 from requite.sim.kernel.plan import write
-from requite.sim.majordomo.roles import MajordomoParts
+from requite.sim.majordomo.parties import MajordomoParts
 from requite.sim.run import Options, knobs_of
 
 

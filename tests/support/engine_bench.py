@@ -37,7 +37,7 @@ from requite.engine import (
 )
 from requite.errors import CallError
 from requite.request import Reply, Request, RetryPolicy, Status
-from requite.sim.scalability.watch import one_by_one
+from requite.sim.scalability.parties import one_by_one
 
 
 def with_retry(given: dict[str, Any], usual: RetryPolicy | None = None) -> dict[str, Any]:

@@ -19,7 +19,8 @@ leave no state. The invariants I1 to I19 are those of ARCHITECTURE.md.
     network.py     nodes, routes between them, dialling; medium.py: the state that routes share
     stream.py      one end of a connection; pipe.py: the bytes in flight
     process.py     a process on a node: crash, restart, freeze, power loss
-    engine_process.py  a process with an engine in a `requite.shell.Host`; hub.py: observes it
+    engine_process.py  a process with an engine in a `requite.shell.Host`
+    party.py       the same with connections to listen at, dial or keep; hub.py: observes its engine
     program.py     a process with a coroutine on a virtual event loop (loop.py, virtual.py)
     stage.py       the state that processes share
     disk.py        a disk that loses unsynced data
@@ -28,16 +29,17 @@ leave no state. The invariants I1 to I19 are those of ARCHITECTURE.md.
     history.py     the events of a run as objects; checkers/ read them
     transcript.py  the same as text; diagram.py: drawn; coverage.py: counted
     simulation.py  the phases of a run, and its result; parties.py: those of most protocols
-    script.py      scripted scenarios
+    garbage.py     intruders; raw_bytes.py: bytes that only resemble a protocol
+    script.py      scripted scenarios; stranger.py: their processes without a protocol
     sandbox.py     runs that may hang or crash, in a child process; sandboxed.py: its side
 
-A protocol has a package: its knobs and scenarios, its processes, the observers of its engines, its
-checkers (one class per invariant), and its `Simulation`. `majordomo/` is MDP, with a broker;
-`paired/` (a pair of real brokers), `dedup/` and `rights/` (principals with rights and quotas)
-extend it. `pair/` runs the real servers of a pair. `titanic/` runs the real Titanic on a disk that
-loses unsynced data. `rabbitmq/` is a model of RabbitMQ: `amqp/` simulates callers and responders at
-it, and `pool/` runs the real managers, workers and callers of worker pools. `shells/` runs the real
-brokers, workers, clients, pairs, and managers at a broker.
+A protocol has a package of declarations: its knobs and scenarios, its processes, its checkers (one
+class per invariant), and its `Simulation`. `majordomo/` is MDP, with a broker; `paired/` (a pair of
+real brokers), `dedup/` and `rights/` (principals with rights and quotas) extend it. `pair/` runs
+the real servers of a pair. `titanic/` runs the real Titanic on a disk that loses unsynced data.
+`rabbitmq/` is a model of RabbitMQ: `amqp/` simulates callers and responders at it, and `pool/` runs
+the real managers, workers and callers of worker pools. `shells/` runs the real brokers, workers,
+clients, pairs, and managers at a broker.
 """
 
 from requite.sim.run import Options, Plan, Result, draw, play, read_knobs, read_plan, run, violates

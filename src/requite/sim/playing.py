@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
-
-from requite.sim.freelance.script import FreelanceScript
 from requite.sim.kernel.script import Script, clean
-from requite.sim.majordomo.script import MajordomoScript
-from requite.sim.pirate.script import PirateScript
-from requite.sim.scalability.script import ScalabilityScript
-
-# By the first word of the script.
-_SCRIPTS: Final[dict[str, Callable[[Sequence[str]], Script]]] = {
-    "sp": ScalabilityScript,
-    "flp": FreelanceScript,
-    "pirate": PirateScript,
-}
+from requite.sim.scenarios import PLUGINS
 
 
 def play(script: str) -> list[str]:
@@ -26,4 +13,6 @@ def play(script: str) -> list[str]:
     """
     lines = clean(script)
     first = lines[0].split()[0] if lines else ""
-    return _SCRIPTS.get(first, MajordomoScript)(lines).play()
+    form = (PLUGINS[first] if first in PLUGINS else PLUGINS["mdp"]).script
+    assert form is not None
+    return Script(lines, form).play()

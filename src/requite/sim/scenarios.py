@@ -14,22 +14,26 @@ from requite.sim.amqp.simulation import AmqpSimulation
 from requite.sim.dedup import scenarios as dedup_scenarios
 from requite.sim.dedup.simulation import DedupSimulation
 from requite.sim.freelance import scenarios as freelance_scenarios
+from requite.sim.freelance import simulation as freelance_simulation
 from requite.sim.freelance.simulation import FreelanceSimulation
+from requite.sim.kernel.script import Form
 from requite.sim.kernel.simulation import Simulation
 from requite.sim.majordomo import scenarios as majordomo_scenarios
+from requite.sim.majordomo import script as majordomo_script
 from requite.sim.majordomo.simulation import MajordomoSimulation
 from requite.sim.pair import scenarios as pair_scenarios
 from requite.sim.pair.simulation import PairSimulation
 from requite.sim.paired import scenarios as paired_scenarios
 from requite.sim.paired.simulation import PairedSimulation
 from requite.sim.pirate import scenarios as pirate_scenarios
+from requite.sim.pirate import simulation as pirate_simulation
 from requite.sim.pirate.simulation import PirateSimulation
 from requite.sim.pool import scenarios as pool_scenarios
 from requite.sim.pool.simulation import PoolSimulation
 from requite.sim.rights import scenarios as rights_scenarios
 from requite.sim.rights.simulation import RightsSimulation
-from requite.sim.scalability import drawing as scalability_drawing
-from requite.sim.scalability.scenarios import SP_SCENARIOS
+from requite.sim.scalability import scenarios as scalability_scenarios
+from requite.sim.scalability import simulation as scalability_simulation
 from requite.sim.scalability.simulation import ScalabilitySimulation
 from requite.sim.shells import scenarios as shell_scenarios
 from requite.sim.shells.simulation import ShellSimulation
@@ -53,20 +57,41 @@ class Plugin(NamedTuple):
     """What the simulator needs to know of a protocol.
 
     `draw(seed, scenario)` draws the knobs of a run. `simulation` has the types of knobs and calls,
-    draws calls and faults, and is the run itself.
+    draws calls and faults, and is the run itself. `script` reads scripts, if the protocol has any.
     """
 
     scenarios: Mapping[str, Scenario]
     draw: Callable[[int, Any], Any]
     simulation: type[Simulation]
+    script: Form | None = None
 
 
 PLUGINS: Final = {
-    "mdp": Plugin(majordomo_scenarios.MDP_SCENARIOS, majordomo_scenarios.draw, MajordomoSimulation),
+    "mdp": Plugin(
+        majordomo_scenarios.MDP_SCENARIOS,
+        majordomo_scenarios.draw,
+        MajordomoSimulation,
+        majordomo_script.SCRIPT,
+    ),
     "dedup": Plugin(dedup_scenarios.DEDUP_SCENARIOS, dedup_scenarios.draw, DedupSimulation),
-    "sp": Plugin(SP_SCENARIOS, scalability_drawing.draw, ScalabilitySimulation),
-    "flp": Plugin(freelance_scenarios.FLP_SCENARIOS, freelance_scenarios.draw, FreelanceSimulation),
-    "pirate": Plugin(pirate_scenarios.PIRATE_SCENARIOS, pirate_scenarios.draw, PirateSimulation),
+    "sp": Plugin(
+        scalability_scenarios.SP_SCENARIOS,
+        scalability_scenarios.draw,
+        ScalabilitySimulation,
+        scalability_simulation.SCRIPT,
+    ),
+    "flp": Plugin(
+        freelance_scenarios.FLP_SCENARIOS,
+        freelance_scenarios.draw,
+        FreelanceSimulation,
+        freelance_simulation.SCRIPT,
+    ),
+    "pirate": Plugin(
+        pirate_scenarios.PIRATE_SCENARIOS,
+        pirate_scenarios.draw,
+        PirateSimulation,
+        pirate_simulation.SCRIPT,
+    ),
     "titanic": Plugin(
         titanic_scenarios.TITANIC_SCENARIOS, titanic_scenarios.draw, TitanicSimulation
     ),

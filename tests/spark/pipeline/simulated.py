@@ -35,17 +35,16 @@ from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.request import Request
 from requite.sim.amqp.stage import AmqpParts
-from requite.sim.freelance.stage import FlpParts
+from requite.sim.freelance.parties import FlpParts
 from requite.sim.kernel.history import Call
 from requite.sim.kernel.result import Options
 from requite.sim.kernel.simulation import Simulation
-from requite.sim.majordomo.roles import MajordomoParts
+from requite.sim.majordomo.parties import MajordomoParts
 from requite.sim.pirate.parties import PirateParts
 from requite.sim.pool.manager import Manager, SimPoolManager
 from requite.sim.pool.simulation import PoolSimulation
 from requite.sim.run import draw, prepare
-from requite.sim.scalability.party import SpParts
-from requite.sim.scalability.watch import one_by_one
+from requite.sim.scalability.parties import SpParts, one_by_one
 
 GROUPS: Final = ("mdp", "dedup", "pair-broker", "sp", "flp", "pirate", "amqp", "pool")
 """The groups of scenarios with journals; in runs of a pool, only managers have one.

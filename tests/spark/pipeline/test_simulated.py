@@ -17,7 +17,7 @@ from tests.spark.events import Event, collect, instant, write_rows
 from tests.spark.pipeline.simulated import GROUPS, Run
 
 from requite.sim import Options, scenarios
-from requite.sim.majordomo.roles import MajordomoParts
+from requite.sim.majordomo.parties import MajordomoParts
 from requite.sim.run import knobs_of
 from requite.spark import audit, schemas
 from requite.spark.contradictions import contradictions

@@ -21,7 +21,7 @@ from requite.errors import ConfigurationError
 from requite.sim import Options
 from requite.sim import run as run_seed
 from requite.sim.kernel.sandboxed import Limits
-from requite.sim.majordomo.roles import MajordomoParts
+from requite.sim.majordomo.parties import MajordomoParts
 from requite.sim.scenarios import SCENARIOS
 from requite.spark import schemas
 from requite.spark.sweep.runs import find_scenarios, plan, sim_runs, sim_violations, simulate, sweep

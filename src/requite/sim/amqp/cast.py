@@ -8,7 +8,7 @@ from requite.sim.amqp.store import AmqpStore
 from requite.sim.amqp.workers import AmqpWorker
 from requite.sim.kernel.cast import Cast
 from requite.sim.kernel.fault_injection import NodePair, choose
-from requite.sim.kernel.party import BaseParty
+from requite.sim.kernel.party import Party
 from requite.sim.rabbitmq.process import RabbitParty
 
 
@@ -21,7 +21,7 @@ class AmqpCast(Cast):
         self.rabbit = RabbitParty(stage, self.store, knobs.server)
         self.clients = [AmqpClient(spec, stage) for spec in knobs.clients]
         self.workers = [AmqpWorker(spec, stage) for spec in knobs.workers]
-        self.parties: list[BaseParty[AmqpStage]] = [self.rabbit, *self.clients, *self.workers]
+        self.parties: list[Party[AmqpStage]] = [self.rabbit, *self.clients, *self.workers]
         super().__init__(
             stage, {"rabbit": [self.rabbit], "client": self.clients, "worker": self.workers}
         )

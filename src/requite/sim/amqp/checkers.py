@@ -213,7 +213,7 @@ class Heard(AmqpChecker):
         """Check, after each input, how long RabbitMQ has been silent."""
         if not hub.names:
             return
-        silent_s = self.now - hub.heard_at - (hub.process.frozen_s - hub.frozen_before_s)
+        silent_s = self.now - hub.last_heard_at - (hub.process.frozen_s - hub.frozen_before_s)
         late_s = self.knobs.pace.timer_late_s + _TIMER_SLACK_S
         # An engine that wakes up late may have been frozen itself, so it waits once more.
         if silent_s > 2 * self._gone_s + late_s:

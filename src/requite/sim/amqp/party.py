@@ -9,7 +9,7 @@ from requite.framing.base import Message
 from requite.sim.amqp.stage import AmqpStage
 from requite.sim.amqp.watch import Hub
 from requite.sim.kernel.history import History
-from requite.sim.kernel.party import MESSAGE_SIZE_MAX, KeepingParty, telling_who_is_expelled
+from requite.sim.kernel.party import MESSAGE_SIZE_MAX, Party, telling_who_is_expelled
 from requite.sim.rabbitmq.process import RABBIT
 
 if TYPE_CHECKING:
@@ -31,22 +31,15 @@ class _Framing(Amqp):
             return super().receive(chunk)
 
 
-class AmqpParty(KeepingParty[AmqpStage]):
+class AmqpParty(Party[AmqpStage]):
     """A client or a worker."""
 
     hub: Hub
-
-    def make_hub(self) -> Hub:
-        """See `KeepingParty.make_hub`."""
-        return Hub(self.make_engine(), self, self.stage)
+    observer = Hub
+    keeps = ((RABBIT, None),)
 
     def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> _Framing:
         """Return the client's framing for a new connection."""
         timeout_s = self.stage.knobs.heartbeat_timeout_s
         settings = AmqpSettings(heartbeat_s=timeout_s, body_size_max=MESSAGE_SIZE_MAX)
         return _Framing(settings, stream, self.stage.history)
-
-    def started(self) -> None:
-        """Dial RabbitMQ."""
-        super().started()
-        self.keep(RABBIT, None)

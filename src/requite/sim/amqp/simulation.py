@@ -66,12 +66,21 @@ class AmqpSimulation(PartiesSimulation):
     """A run with clients, workers, and RabbitMQ between them."""
 
     knobs_type = AmqpKnobs
+    checkers = AMQP_CHECKERS
+    knobs: AmqpKnobs
+    cast: AmqpCast
 
     def __init__(self, plan: Plan, options: Options) -> None:
-        super().__init__(plan, options, AMQP_CHECKERS, describe)
-        self.knobs: AmqpKnobs = plan.knobs
-        self.cast: AmqpCast = AmqpCast(AmqpStage.of(self, AmqpParts))
+        super().__init__(plan, options)
         self.injector = AmqpFaults(self.cast, self.knobs)
+
+    def make_cast(self) -> AmqpCast:
+        """See `PartiesSimulation.make_cast`."""
+        return AmqpCast(AmqpStage.of(self, AmqpParts))
+
+    def describe(self, _sender: str, message: Sequence[bytes]) -> str:
+        """See the function `describe`."""
+        return describe(message)
 
     @staticmethod
     def draw_calls(knobs: AmqpKnobs, luck: Luck) -> Iterator[CallPlan]:
@@ -142,7 +151,7 @@ def settle_s(knobs: AmqpKnobs) -> float:
     return reconnect_s(knobs.network) + deadlines_s + tries_s + gone_s + work_s
 
 
-def describe(_sender: str, message: Sequence[bytes]) -> str:
+def describe(message: Sequence[bytes]) -> str:
     """Describe a message for the transcript."""
     if not message:
         return "HEARTBEAT"

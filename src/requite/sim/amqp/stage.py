@@ -24,7 +24,7 @@ class AmqpParts:
     responder: Callable[..., Engine] = AmqpResponder
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AmqpStage(RunStage[AmqpKnobs, AmqpParts]):
     """The state that all processes of a run share. `names`: the numbers of calls, by message id."""
 

@@ -24,41 +24,41 @@ from requite.errors import RemoteViolation
 from requite.protocols.amqp import methods, wire
 from requite.protocols.amqp.connected import SIDE, WORK
 from requite.protocols.amqp.properties import decode_properties
-from requite.sim.kernel.hub import BaseHub
+from requite.sim.kernel import hub
+from requite.sim.kernel.transcript import name_of
 from requite.sim.kernel.workload import parse_task
-from requite.sim.majordomo.watch import name_of
 from requite.sim.rabbitmq import server_methods
 
 if TYPE_CHECKING:
     from requite.sim.amqp.stage import AmqpStage
     from requite.sim.kernel.history import Call
-    from requite.sim.kernel.party import BaseParty
+    from requite.sim.kernel.party import Party
 
 _LOSSES = frozenset({methods.BASIC_CANCEL, methods.CHANNEL_CLOSE, methods.CONNECTION_CLOSE})
 """Methods after which a client can receive no more replies on the connection."""
 
 
-class Hub(BaseHub):
+class Hub(hub.Hub):
     """An engine under observation; its `kind` is "client" or "worker".
 
     `reply_path_losses`: how often the reply path was lost; `losses_before`: the same before the
-    current input, which may cause both a loss and a publish. `heard_at`: when RabbitMQ last sent
-    something, in world time; `frozen_before_s`: how long the process had been frozen until then.
+    current input, which may cause both a loss and a publish. `last_heard_at`: when RabbitMQ last
+    sent something, in world time; `frozen_before_s`: how long the process had been frozen until
+    then.
     `unsettled`: the deliveries of the current channel that are neither acknowledged nor rejected.
     `cancelled`: the calls whose cancel it has received. `ending`: the calls that the current input
     ends.
     """
 
-    def __init__(self, engine: Engine, process: BaseParty[AmqpStage], stage: AmqpStage) -> None:
-        super().__init__(engine, process, process.kind, stage.history, stage.transcript)
+    def __init__(self, engine: Engine, process: Party[AmqpStage]) -> None:
+        super().__init__(engine, process)
         self.reply_path_losses = self.losses_before = 0
-        self.heard_at = self.frozen_before_s = 0.0
+        self.last_heard_at = self.frozen_before_s = 0.0
         self.unsettled: dict[int, None] = {}
         self.cancelled: dict[int, None] = {}
         self.ending: dict[Any, Any] = {}
         self._new_cancels: list[int] = []  # received with the current input
-        self._history = stage.history
-        self._names = stage.names
+        self._names = process.stage.names
         self._effects |= {
             Fail: lambda effect: self.ending.setdefault(effect.token, effect.error),
             Stopped: lambda _effect: self._tell("left", self),
@@ -86,7 +86,7 @@ class Hub(BaseHub):
         self._heard()
 
     def _heard(self) -> None:
-        self.heard_at = self._world.now
+        self.last_heard_at = self._world.now
         self.frozen_before_s = self.process.frozen_s
 
     def _lost(self, peer: Any) -> None:

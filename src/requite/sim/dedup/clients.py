@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from requite.sim.kernel.user import User
-from requite.sim.majordomo.clients import ClientProcess
 from requite.sim.majordomo.knobs import ClientSpec
-from requite.sim.majordomo.roles import Stage
+from requite.sim.majordomo.parties import ClientProcess, Stage
 
 if TYPE_CHECKING:
     from requite.engine import Engine
@@ -17,16 +15,7 @@ class DedupClient(ClientProcess):
     """A client with unique call ids per start: workers identify its calls by them."""
 
     def __init__(self, spec: ClientSpec, stage: Stage) -> None:
-        super().__init__(spec, stage)
-        self.user = User(
-            self,
-            stage.history,
-            stage.transcript,
-            lambda plan: plan.frames,
-            tries_max=spec.tries,
-            carries_idempotency=True,
-            has_keys=True,
-        )
+        super().__init__(spec, stage, carries_idempotency=True)
 
     def make_engine(self) -> Engine:
         """Return a new client engine with a unique origin."""

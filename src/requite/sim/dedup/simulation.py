@@ -15,7 +15,6 @@ from requite.sim.kernel import virtual
 from requite.sim.kernel.simulation import Luck, Phase
 from requite.sim.kernel.workload import CallPlan
 from requite.sim.majordomo.cast import MajordomoCast
-from requite.sim.majordomo.roles import Stage
 from requite.sim.majordomo.simulation import MajordomoSimulation
 
 _HANDLERS_S: Final = 30.0
@@ -42,14 +41,14 @@ class DedupSimulation(MajordomoSimulation):
         with virtual.quiet():
             super().run()
 
-    def make_cast(self, stage: Stage) -> MajordomoCast:
+    def make_cast(self) -> MajordomoCast:
         """Create all processes."""
-        return DedupCast(stage)
+        return DedupCast(self.make_stage())
 
-    @staticmethod
-    def draw_calls(knobs: Any, luck: Luck) -> Iterable[CallPlan]:
+    @classmethod
+    def draw_calls(cls, knobs: Any, luck: Luck) -> Iterable[CallPlan]:
         """Draw calls, and repetitions of some by any client, at the same time or later."""
-        plans = list(MajordomoSimulation.draw_calls(knobs, luck))
+        plans = list(super().draw_calls(knobs, luck))
         repeated = list(_repetitions(plans, knobs, luck("repetitions")))
         keys = {plan.key for plan in repeated}
         return [*(_with_key(plan, keys) for plan in plans), *repeated]

@@ -19,12 +19,12 @@ from requite.sim.kernel.disk import SimDisk
 from requite.sim.kernel.knobs import Behaviour
 from requite.sim.kernel.process import Ending
 from requite.sim.kernel.workload import Task
-from requite.sim.majordomo.workers import WorkerProcess
+from requite.sim.majordomo.parties import WorkerProcess
 
 if TYPE_CHECKING:
     from requite.shell.host import Host
     from requite.sim.majordomo.knobs import WorkerSpec
-    from requite.sim.majordomo.roles import Stage
+    from requite.sim.majordomo.parties import Stage
 
 # A handler may wait for a thread before it starts.
 _WAITS_P: Final = 0.3
@@ -73,6 +73,7 @@ class SimDedup(Dedup):
 class DedupWorker(WorkerProcess):
     """A worker with its stored replies, and a disk that survives its crashes."""
 
+    spec: WorkerSpec
     dedup: SimDedup
 
     def __init__(self, spec: WorkerSpec, stage: Stage) -> None:
@@ -85,7 +86,7 @@ class DedupWorker(WorkerProcess):
     def make_host(self) -> Host:
         """Return a host whose engine starts with the replies on the disk."""
         self._unstarted: dict[Any, Request] = {}
-        self.dedup = SimDedup(self, self._stage.parts.dedup)
+        self.dedup = SimDedup(self, self.stage.parts.dedup)
         self._gate: Gate = self.dedup.gate(self.spec.service, clients_call_id)
         handlers: Any = SimpleNamespace(deliver=self.prepare, abandon=self.cancel)
         self._gate.handlers = handlers
@@ -124,7 +125,7 @@ class DedupWorker(WorkerProcess):
     def say(self, event: Input) -> None:
         """Handle an event of a handler."""
         if isinstance(event, Finished):
-            self._stage.history.tell("effect_ended", event.token, event.status)
+            self.stage.history.tell("effect_ended", event.token, event.status)
         self._gate.hear(event)
 
     def prepare(self, token: Any, request: Request) -> None:
@@ -145,7 +146,7 @@ class DedupWorker(WorkerProcess):
         if request is None:  # abandoned
             return
         self._gate.hear(Started(token))
-        self._stage.history.tell("effect_began", token, self._key(request), self)
+        self.stage.history.tell("effect_began", token, self._key(request), self)
         if request.idempotency_key == clients_call_id(token):
             request.idempotency_key = b""  # the gate has made it up
         super().deliver(token, request)

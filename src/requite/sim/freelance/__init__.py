@@ -1,10 +1,8 @@
 """Simulations of the Freelance pattern: clients that are connected to several servers.
 
-seed ──scenarios.py──► FreelanceKnobs ──workload.py, faults.py──► Plan
-party.py       a process that listens, or stays connected to listeners
-clients.py, servers.py, intruder.py: the parties
-words.py       reads and describes messages without the code of the engines under test
-watch.py       every input and effect of an engine, seen from outside
-checkers.py, choices.py, queues.py: the invariants; tables.py: the state once faults have ended
-simulation.py  the phases of a run
+knobs.py, scenarios.py   the parameters of a run, and how a seed draws them
+parties.py               the processes, and the observer of their engines
+words.py                 reads and describes messages without the code of the engines under test
+checkers.py, choices.py, queues.py: the invariants
+simulation.py            the checkers, tables and phases of a run; its scripts
 """

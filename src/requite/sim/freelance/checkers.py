@@ -7,44 +7,20 @@ from math import inf
 from typing import Any, Final
 
 from requite.protocols.freelance.wire import Model
-from requite.sim.freelance.knobs import FreelanceKnobs
-from requite.sim.freelance.watch import Hub
-from requite.sim.freelance.words import PING, PONG, call_in, sent_body
-from requite.sim.kernel.history import Call, Checker, Execution, History
+from requite.sim.freelance.words import PING, PONG
+from requite.sim.kernel.checkers.attempts import Attempts, SentInTime
+from requite.sim.kernel.history import Call, Checker, History
+from requite.sim.kernel.hub import Hub
 
 _SLACK_S: Final = 0.001
 
 
-class FlpChecker(Checker):
-    """A checker of the Freelance pattern."""
-
-    @property
-    def knobs(self) -> FreelanceKnobs:
-        """The knobs of the run."""
-        knobs: FreelanceKnobs = self.history.knobs
-        return knobs
-
-    def _call_sent(self, hub: Hub, message: list[bytes]) -> Call | None:
-        """Return the call of a client's message; None for a ping."""
-        if tuple(message) == PING:
-            return None
-        return call_in(self.history, sent_body(hub.model, message))
-
-    @property
-    def now(self) -> float:
-        """The time of the world, in seconds."""
-        return self.history.world.now
-
-
-class SentOnce(FlpChecker):
+class SentOnce(Attempts):
     """A client retries only idempotent requests, within the limit, and for a reason.
 
     Reasons: the connection was lost, the server was silent for too long, or the attempt timed out.
     The shotgun model needs none, but no server gets a request twice over the same connection.
     """
-
-    invariant = "I11"
-    sentence = "a non-idempotent request is never re-sent once it may have run"
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
@@ -56,25 +32,20 @@ class SentOnce(FlpChecker):
     def _attempt_s(self) -> dict[str, float | None]:
         return {client.name: client.attempt_s for client in self.knobs.clients}
 
+    @cached_property
+    def _may_be_silent_s(self) -> float:
+        ttl_s: float = self.knobs.ttl_s
+        return ttl_s if self.knobs.model is Model.AGENT else inf
+
     def batch_came(self, hub: Hub, peer: Any) -> None:
         """Record when a silent server is heard again."""
-        if self.now - hub.heard_at[peer] >= self._may_be_silent_s(hub) - _SLACK_S:
+        if self.now - hub.heard_at[peer] >= self._may_be_silent_s - _SLACK_S:
             self._revived[peer] = self.now
 
-    def _may_be_silent_s(self, hub: Hub) -> float:
-        return self.knobs.ttl_s if hub.model is Model.AGENT else inf
-
-    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+    def call_sent(self, hub: Hub, peer: Any, call: Call) -> None:
         """Check each attempt of a client."""
-        call = self._call_sent(hub, message)
-        if call is None:
-            return
-        call.sent += 1
-        if call.sent > call.tries_max:
-            self.violate(f"{call} is sent {call.sent} times; at most {call.tries_max} are allowed")
-        if call.sent > 1 and not call.idempotent:
-            self.violate(f"{call} is not idempotent and may have run, but is sent again")
-        if hub.model is Model.SHOTGUN:
+        super().call_sent(hub, peer, call)
+        if self.knobs.model is Model.SHOTGUN:
             had = self._had.setdefault(call.number, set())
             if peer in had:
                 self.violate(f"{call} is sent to {hub.names[peer]} twice")
@@ -87,39 +58,19 @@ class SentOnce(FlpChecker):
         sent_at, peer = self._last[call.number]
         waited_s = self.now - sent_at
         silent_s = self.now - hub.heard_at.get(peer, -inf)
-        was_silent = silent_s >= self._may_be_silent_s(hub) - _SLACK_S
+        was_silent = silent_s >= self._may_be_silent_s - _SLACK_S
         was_gone = was_silent or self._revived.get(peer, -inf) >= sent_at
         if not was_gone and waited_s < (self._attempt_s[hub.name] or inf) - _SLACK_S:
             self.violate(f"{call} is sent again after {waited_s:.4f} s, but its server is alive")
 
-    def execution_started(self, execution: Execution) -> None:
-        """Check each start of a handler."""
-        call = execution.call
-        if not call.idempotent and len(call.executions) > 1:
-            self.violate(f"{call} is not idempotent, but starts again as {execution}")
 
-
-class NeverInVain(FlpChecker):
+class NeverInVain(SentInTime):
     """Clients send no request that has ended, and send only over open connections; servers start
     only requests whose connection is still open."""
 
-    invariant = "I15"
-    sentence = "expired or cancelled work never starts"
-
-    def request_sent(self, hub: Hub, _peer: Any, message: list[bytes]) -> None:
-        """Check that a client's request has neither ended nor expired."""
-        call = self._call_sent(hub, message)
-        if call is None:
-            return
-        late_s = self.now - call.due_at
-        if late_s > 0.0:
-            self.violate(f"{call} is sent {late_s:.4f} s after its deadline")
-        if call.cancelled or call.ended_at is not None:
-            self.violate(f"{call} is sent, but has already ended or was cancelled")
-
     def request_taken(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
         """Check that the client of a started request is connected."""
-        if peer not in hub.names:
+        if peer not in hub.places:
             self.violate(f"{hub} starts {message[:2]!r} of a client that has disconnected")
 
     def sent_in_vain(self, hub: Hub, _peer: Any, message: list[bytes]) -> None:
@@ -127,7 +78,7 @@ class NeverInVain(FlpChecker):
         self.violate(f"{hub} sends {message[:2]!r} over a lost connection")
 
 
-class PongAtOnce(FlpChecker):
+class PongAtOnce(Checker):
     """A server answers each ping before the next input, and sends no other pongs."""
 
     invariant = "pong"
@@ -139,7 +90,7 @@ class PongAtOnce(FlpChecker):
 
     def request_came(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
         """Record a ping."""
-        if hub.model is Model.AGENT and tuple(message) == PING:
+        if self.knobs.model is Model.AGENT and tuple(message) == PING:
             self._owed[hub, peer] = self._owed.get((hub, peer), 0) + 1
 
     def reply_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:

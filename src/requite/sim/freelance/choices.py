@@ -11,16 +11,16 @@ from requite.errors import CallError
 from requite.protocols.freelance.policy import LIVES_WHILE_PRESSED
 from requite.protocols.freelance.wire import Model
 from requite.request import Reply
-from requite.sim.freelance.checkers import FlpChecker
-from requite.sim.freelance.watch import Hub
-from requite.sim.kernel.history import Call, History
+from requite.sim.kernel.checkers.attempts import LockStep
+from requite.sim.kernel.history import Call, Checker, History
+from requite.sim.kernel.hub import Hub
 
 _SLACK_S: Final = 0.001
 # The host re-arms its timer only for a larger difference.
 _TIMER_SLACK_S: Final = 0.005
 
 
-class OnlyTheLiving(FlpChecker):
+class OnlyTheLiving(Checker):
     """Model three sends only to servers heard recently; models two and three only to servers
     without back-pressure."""
 
@@ -46,29 +46,28 @@ class OnlyTheLiving(FlpChecker):
             self._pressed.discard(peer)
         self._frozen_s[peer] = hub.process.frozen_s
 
-    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+    def call_sent(self, hub: Hub, peer: Any, _call: Call) -> None:
         """Check that a request goes to a live server."""
-        call = self._call_sent(hub, message)
-        if call is None or peer not in hub.names:
-            return
-        if peer not in hub.open and hub.model is not Model.FAILOVER:
+        model = self.knobs.model
+        if peer not in hub.open and model is not Model.FAILOVER:
             self.violate(f"{hub} asks {hub.names[peer]}, which applies back-pressure")
         silent_s = self._silent_s(hub, peer)
-        if hub.model is Model.AGENT and silent_s > self._most_s(peer):
+        if model is Model.AGENT and silent_s > self._most_s(peer):
             self.violate(f"{hub} asks {hub.names[peer]}, silent for {silent_s:.2f} s")
 
     def _silent_s(self, hub: Hub, peer: Any) -> float:
         """Return for how long a server has been silent, minus the time that the client was
         frozen."""
-        stood_still_s = hub.process.frozen_s - self._frozen_s[peer]
+        stood_still_s: float = hub.process.frozen_s - self._frozen_s[peer]
         return self.now - hub.heard_at[peer] - stood_still_s
 
     def _most_s(self, peer: Any) -> float:
-        factor = LIVES_WHILE_PRESSED if peer in self._pressed else 1
-        return self.knobs.ttl_s * factor + self.knobs.pace.timer_late_s + _TIMER_SLACK_S
+        knobs, factor = self.knobs, LIVES_WHILE_PRESSED if peer in self._pressed else 1
+        most_s: float = knobs.ttl_s * factor + knobs.pace.timer_late_s + _TIMER_SLACK_S
+        return most_s
 
 
-class Faithful(FlpChecker):
+class Faithful(Checker):
     """Model three stays with its server until that server fails, is silent or pushes back."""
 
     invariant = "faithful"
@@ -80,10 +79,9 @@ class Faithful(FlpChecker):
         self._tried: dict[int, Any] = {}
         self._was_down: set[Any] = set()
 
-    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+    def call_sent(self, hub: Hub, peer: Any, call: Call) -> None:
         """Check which server gets a new call."""
-        call = self._call_sent(hub, message)
-        if call is None or hub.model is not Model.AGENT:
+        if self.knobs.model is not Model.AGENT:
             return
         before = self._asked.get(hub)
         if call.number not in self._tried:
@@ -110,10 +108,10 @@ class Faithful(FlpChecker):
             self._asked.pop(hub, None)
 
     def _is_silent(self, hub: Hub, peer: Any) -> bool:
-        return self.now - hub.heard_at[peer] >= self.knobs.ttl_s - _SLACK_S
+        return self.now - hub.heard_at[peer] >= float(self.knobs.ttl_s) - _SLACK_S
 
 
-class MovesOn(FlpChecker):
+class MovesOn(Checker):
     """When model three loses a server, its calls move to a live server at once, or end."""
 
     invariant = "moves-on"
@@ -124,10 +122,9 @@ class MovesOn(FlpChecker):
         self._tried: dict[Call, Any] = {}
         self._lost: dict[Hub, dict[Call, None]] = {}
 
-    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+    def call_sent(self, hub: Hub, peer: Any, call: Call) -> None:
         """Record an attempt."""
-        call = self._call_sent(hub, message)
-        if call is not None and hub.model is Model.AGENT:
+        if self.knobs.model is Model.AGENT:
             self._tried[call] = peer
             self._lost.get(hub, {}).pop(call, None)
 
@@ -160,7 +157,7 @@ class MovesOn(FlpChecker):
             self.violate(f"{call} has lost its server and waits, but {taker} is live")
 
 
-class OneAtATime(FlpChecker):
+class OneAtATime(LockStep):
     """Model one has at most one request in flight per connection, even if the call gave up."""
 
     invariant = "lanes"
@@ -168,25 +165,13 @@ class OneAtATime(FlpChecker):
         "replies of REP sockets cannot be told apart: one request at a time (Guide, flclient1)"
     )
 
-    def __init__(self, history: History) -> None:
-        super().__init__(history)
-        self._out: dict[Any, Call] = {}
-
-    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+    def call_sent(self, hub: Hub, peer: Any, call: Call) -> None:
         """Check that no request is in flight on the connection."""
-        call = self._call_sent(hub, message)
-        if call is None or hub.model is not Model.FAILOVER:
-            return
-        if peer in self._out:
-            self.violate(f"{call} is sent over a connection where {self._out[peer]} is in flight")
-        self._out[peer] = call
-
-    def reply_came(self, _hub: Hub, peer: Any, _message: list[bytes]) -> None:
-        """Record that the connection is free."""
-        self._out.pop(peer, None)
+        if self.knobs.model is Model.FAILOVER:
+            super().call_sent(hub, peer, call)
 
 
-class AllAtOnce(FlpChecker):
+class AllAtOnce(Checker):
     """Model two sends each new call to all connected servers."""
 
     invariant = "volley"
@@ -196,10 +181,9 @@ class AllAtOnce(FlpChecker):
         super().__init__(history)
         self._volleys: dict[Call, dict[Any, None]] = {}
 
-    def request_sent(self, hub: Hub, peer: Any, message: list[bytes]) -> None:
+    def call_sent(self, hub: Hub, peer: Any, call: Call) -> None:
         """Record a server that gets the call."""
-        call = self._call_sent(hub, message)
-        if call is not None and hub.model is Model.SHOTGUN and call.sent <= len(self.knobs.servers):
+        if self.knobs.model is Model.SHOTGUN and call.sent <= len(self.knobs.servers):
             self._volleys.setdefault(call, {})[peer] = None
 
     def rested(self, hub: Hub) -> None:

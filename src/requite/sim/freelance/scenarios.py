@@ -3,75 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from requite.protocols.freelance.wire import Model
 from requite.sim.freelance.knobs import FlpClientSpec, FlpServerSpec, FreelanceKnobs
-from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of
-from requite.sim.kernel.faults import LINKS, FaultKind, faults_of
-from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
+from requite.sim.kernel.drawing import CALM, FAULTS, WORK, Choices, Draw, always, between, one_of
+from requite.sim.kernel.faults import FaultKind
+from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario, partitions, usual
 
 _DEATHS: Final = (FaultKind.CRASH_CLIENT, FaultKind.CRASH_SERVER, FaultKind.POWER_LOSS)
 
 
-@dataclass(frozen=True, slots=True)
-class FlpScenario(Scenario):
-    """A scenario. `models`: a run draws one."""
-
-    models: tuple[Model, ...] = tuple(Model)
-
-
-_QUIET: Final = {
-    "network.jitter_s": 0.0,
-    "network.spike_p": 0.0,
-    "network.buffer_size": 1 << 20,
-    "big_p": 0.0,
-    "cancel_p": 0.0,
-    "timeout_s": 60.0,
-    "service_s": 0.005,
-    "ping_s": 2.0,
-    "liveness": 3,
-    "output_size_max": 64 << 20,
-    "clients.slots": 1024,
-    "clients.attempt_s": 50.0,
-    "lossless": True,
-}
-
 _LIST: Final = (
-    FlpScenario(
+    Scenario(
         "flp-calm",
         "requests and replies without faults: each call takes one attempt",
         behaviours=ANSWERING,
-        fixed=_QUIET,
+        fixed=CALM
+        | {
+            "network.buffer_size": 1 << 20,
+            "ping_s": 2.0,
+            "liveness": 3,
+            "clients.slots": 1024,
+            "clients.attempt_s": 50.0,
+            "lossless": True,
+        },
     ),
-    FlpScenario(
-        "flp-failover", "model one; clients and servers crash", _DEATHS, models=(Model.FAILOVER,)
+    Scenario(
+        "flp-failover",
+        "model one; clients and servers crash",
+        _DEATHS,
+        fixed={"model": Model.FAILOVER},
     ),
-    FlpScenario(
-        "flp-shotgun", "model two; clients and servers crash", _DEATHS, models=(Model.SHOTGUN,)
+    Scenario(
+        "flp-shotgun",
+        "model two; clients and servers crash",
+        _DEATHS,
+        fixed={"model": Model.SHOTGUN},
     ),
-    FlpScenario(
+    Scenario(
         "flp-late",
         "model two; deadlines pass while clients and servers crash",
         _DEATHS,
-        models=(Model.SHOTGUN,),
-        fixed={"calls": 200, "faults_per_s": 1.0, "service_s": 0.1, "timeout_s": 0.2},
+        fixed={
+            "model": Model.SHOTGUN,
+            "calls": 200,
+            "faults_per_s": 1.0,
+            "service_s": 0.1,
+            "timeout_s": 0.2,
+        },
     ),
-    FlpScenario(
-        "flp-agent", "model three; clients and servers crash", _DEATHS, models=(Model.AGENT,)
+    Scenario(
+        "flp-agent", "model three; clients and servers crash", _DEATHS, fixed={"model": Model.AGENT}
     ),
-    FlpScenario(
+    Scenario(
         "flp-standstill",
         "clients and servers freeze for a while, and resume",
         faults=(FaultKind.FREEZE_CLIENT, FaultKind.FREEZE_SERVER),
     ),
-    FlpScenario(
-        "flp-partitions",
-        "the network is cut or congested; connections are reset or silently dropped",
-        faults=LINKS,
-    ),
-    FlpScenario(
+    partitions("flp"),
+    Scenario(
         "flp-overload",
         "more requests than the servers can answer in time",
         faults=(FaultKind.CLOG, FaultKind.RESET),
@@ -86,10 +77,10 @@ _LIST: Final = (
             "network.buffer_size": 2 << 10,
         },
     ),
-    FlpScenario(
+    Scenario(
         "flp-once",
         "requests that are not idempotent: none is sent twice, and the caller gets an error",
-        models=(Model.FAILOVER, Model.AGENT),
+        choices={"model": one_of(Model.FAILOVER, Model.AGENT)},
         faults=(
             FaultKind.CRASH_SERVER,
             FaultKind.RESET,
@@ -98,23 +89,7 @@ _LIST: Final = (
         ),
         fixed={"idempotent_p": 0.1},
     ),
-    FlpScenario(
-        "flp-garbage",
-        "intruders send garbage",
-        faults=(FaultKind.INTRUDER,),
-        fixed={"faults_per_s": 1.0},
-    ),
-    FlpScenario(
-        "flp-drain",
-        "clients and servers drain and come back",
-        faults=(FaultKind.DRAIN_CLIENT, FaultKind.DRAIN_SERVER),
-    ),
-    FlpScenario(
-        "flp-swarm",
-        "a random subset of all faults",
-        faults=faults_of("client", "server", more=(FaultKind.INTRUDER,)),
-        swarm=True,
-    ),
+    *usual("flp", "client", "server"),
 )
 FLP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
@@ -133,12 +108,12 @@ _KNOBS: Final[Choices] = {
 _SERVER: Final[Choices] = {"capacity": one_of(1, 2, 16), "queue_max": one_of(1, 8, 1024)}
 
 
-def draw(seed: int, scenario: FlpScenario) -> FreelanceKnobs:
+def draw(seed: int, scenario: Scenario) -> FreelanceKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     luck = Draw(seed, "flp", scenario)
-    model: Model = luck.one("model", one_of(*scenario.models))
-    servers = luck.specs("server", between(1, 4), _SERVER)
-    clients = luck.specs("client", between(1, 3), _client(model, [*servers]))
+    model: Model = luck.one("model", one_of(*Model))
+    servers = luck.cast(FlpServerSpec, "server", between(1, 4), _SERVER)
+    choices = _client(model, [server.name for server in servers])
     drawn = luck.knobs(_KNOBS)
     if model is Model.SHOTGUN:  # it refuses requests that are not idempotent
         drawn["idempotent_p"] = 1.0
@@ -146,8 +121,8 @@ def draw(seed: int, scenario: FlpScenario) -> FreelanceKnobs:
         **drawn,
         **luck.calls(),
         model=model,
-        servers=tuple(FlpServerSpec(name, **knobs) for name, knobs in servers.items()),
-        clients=tuple(FlpClientSpec(name, **knobs) for name, knobs in clients.items()),
+        servers=servers,
+        clients=luck.cast(FlpClientSpec, "client", between(1, 3), choices),
     )
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from requite.protocols.freelance.wire import Model
-from requite.sim.kernel.history import Call, History
 from requite.sim.kernel.transcript import show_body, show_frame
-from requite.sim.kernel.workload import parse_task
 
 PING = (b"PING",)
 PONG = (b"PONG",)
@@ -30,22 +28,12 @@ def sent_body(model: Model, message: Sequence[bytes]) -> list[bytes] | None:
     return list(message) if model is Model.FAILOVER else request_body(model, message)
 
 
-def call_in(history: History, body: Sequence[bytes] | None) -> Call | None:
-    """Return the call of a request's body; None for an intruder's request."""
-    task = None if body is None else parse_task(body)
-    return None if task is None else history.calls.get(task.number)
-
-
-def describe(model: Model) -> Callable[[str, Sequence[bytes]], str]:
-    """Return a function that describes a message in words."""
-
-    def say(_sender: str, message: Sequence[bytes]) -> str:
-        if tuple(message) in (PING, PONG):
-            return f"{message[0].decode()} (HEARTBEAT)"
-        if model is Model.FAILOVER:  # a client's socket adds the envelope; a server's does not
-            return show_body([frame for frame in message if frame] or message)
-        heads = 1 if model is Model.AGENT else 2
-        control = " ".join(map(show_frame, message[:heads]))
-        return f"[{control}] {show_body(message[heads:])}"
-
-    return say
+def describe(model: Model, message: Sequence[bytes]) -> str:
+    """Describe a message in words."""
+    if tuple(message) in (PING, PONG):
+        return f"{message[0].decode()} (HEARTBEAT)"
+    if model is Model.FAILOVER:  # a client's socket adds the envelope; a server's does not
+        return show_body([frame for frame in message if frame] or message)
+    heads = 1 if model is Model.AGENT else 2
+    control = " ".join(map(show_frame, message[:heads]))
+    return f"[{control}] {show_body(message[heads:])}"

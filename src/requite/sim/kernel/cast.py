@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from requite.sim.kernel.fault_injection import NodePair, choose
+
 if TYPE_CHECKING:
-    from requite.sim.kernel.fault_injection import NodePair
     from requite.sim.kernel.network import Network
     from requite.sim.kernel.process import Process
     from requite.sim.kernel.stream import SimStream
@@ -30,7 +31,7 @@ class Cast:
 
     `roles` has the processes that follow the protocols; faults are named by these roles.
     `intruders` send garbage. The processes in `exposed` (all, by default) have the connections that
-    faults may break.
+    faults may break; `ways` are the pairs of connected nodes that partitions separate.
     """
 
     def __init__(
@@ -39,12 +40,15 @@ class Cast:
         roles: Mapping[str, Sequence[Process]],
         intruders: Sequence[Process] = (),
         exposed: Sequence[Process] | None = None,
+        ways: Sequence[NodePair] = (),
     ) -> None:
+        self.stage = stage
         self.world = stage.world
         self.network = stage.network
         self.roles = roles
         self.intruders = intruders
         self.honest = [process for members in roles.values() for process in members]
+        self._ways = ways
         self._exposed = self.honest if exposed is None else exposed
 
     def client(self, name: str) -> Any:
@@ -53,7 +57,7 @@ class Cast:
 
     def choose_nodes(self, lot: float) -> NodePair:
         """Choose two connected nodes."""
-        raise NotImplementedError
+        return choose(self._ways, lot)
 
     def streams(self) -> Sequence[SimStream]:
         """Return the open ends of the connections that faults may break."""

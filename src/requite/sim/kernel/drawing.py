@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from requite.sim.kernel.faults import Fault, FaultKind
 from requite.sim.kernel.knobs import Behaviour, RunKnobs, Scenario
@@ -20,6 +20,8 @@ Choice: TypeAlias = Callable[[Random], Any]
 
 Choices: TypeAlias = Mapping[str, Choice]
 """The choices of knobs, by name."""
+
+Spec = TypeVar("Spec")
 
 _SHORTEST: Final = 0.1  # of outages, in units
 _RESTART_S_MAX: Final = 3.0
@@ -67,6 +69,17 @@ FAULTS: Final[Choices] = {
 }
 """The rate and the longest duration of faults."""
 
+CALM: Final = {
+    "network.jitter_s": 0.0,
+    "network.spike_p": 0.0,
+    "big_p": 0.0,
+    "cancel_p": 0.0,
+    "timeout_s": 60.0,
+    "service_s": 0.005,
+    "output_size_max": 64 << 20,
+}
+"""Knobs that a scenario fixes if each call must be answered at the first attempt."""
+
 _NETWORK: Final[Choices] = {
     "latency_s": one_of(0.0001, 0.001, 0.01),
     "jitter_s": one_of(0.0, 1.0, 5.0),  # times the latency
@@ -103,10 +116,10 @@ class Draw:
         return Random(f"{self._seed}/{self._group}/{knob}")
 
     def one(self, knob: str, choice: Choice) -> Any:
-        """Draw one knob, unless the scenario fixes it."""
-        return (
-            self._scenario.fixed[knob] if knob in self._scenario.fixed else self.free(knob, choice)
-        )
+        """Draw one knob, unless the scenario fixes it, or has a choice of its own."""
+        if knob in self._scenario.fixed:
+            return self._scenario.fixed[knob]
+        return self.free(knob, self._scenario.choices.get(knob, choice))
 
     def free(self, knob: str, choice: Choice) -> Any:
         """Draw one knob, whatever the scenario fixes."""
@@ -123,6 +136,14 @@ class Draw:
         """
         number = self.free(f"{role}s", count)
         return {f"{role}-{i + 1}": self.spec(role, i + 1, choices) for i in range(number)}
+
+    def cast(
+        self, kind: Callable[..., Spec], role: str, count: Choice, choices: Choices
+    ) -> tuple[Spec, ...]:
+        """Draw the processes of a role, as `specs` does, into records of a `kind`."""
+        return tuple(
+            kind(name, **knobs) for name, knobs in self.specs(role, count, choices).items()
+        )
 
     def spec(self, role: str, number: int, choices: Choices) -> dict[str, Any]:
         """Draw the knobs of one process."""

@@ -7,7 +7,7 @@ garbage, and leaves or stays. No honest peer may be affected (I13).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -26,28 +26,39 @@ from requite.engine import (
 from requite.framing.base import Framing
 from requite.shell.host import Host
 from requite.sim.kernel.engine_process import EngineProcess
-from requite.sim.kernel.party import Stage
 from requite.sim.kernel.raw_bytes import RawBytes
+from requite.sim.kernel.stage import RunStage
 from requite.sim.kernel.stream import SimStream
 
 _GIVE_UP_S: Final = 1.0
+_FLOOD_SIZE: Final = 100_000
 
 Messages = list[list[bytes]]
 
 
 class GarbageEngine:
-    """The engine of an intruder: one kind of garbage on each connection."""
+    """The engine of an intruder: on each connection one of the `kinds` of garbage.
 
-    def __init__(self, rng: Random) -> None:
+    A kind is a function of the random stream and of `facts` that returns messages. An intruder that
+    sends more than fits into buffers stops reading.
+    """
+
+    def __init__(
+        self, rng: Random, kinds: Sequence[Callable[..., Messages]] = (), *facts: Any
+    ) -> None:
         self.rng = rng
+        self.kinds = kinds
+        self.facts = facts
         self.peers: dict[Any, None] = {}
         self._dial_at = 0.0
         self._leave_at: float | None = None
 
-    # --- for subclasses ---------------------------------------------------------------------------
-    @abstractmethod
     def play(self, peer: Any) -> Messages:
-        """Return the messages for a new connection; may stop reading it."""
+        """Return the messages for a new connection."""
+        messages = self.rng.choice(self.kinds)(self.rng, *self.facts)
+        if sum(len(frame) for message in messages for frame in message) > _FLOOD_SIZE:
+            peer.stream.pause_reading()
+        return messages
 
     def answer(self, event: Received) -> Iterable[Effect]:
         """Ignore received messages, or reply to them."""
@@ -93,15 +104,16 @@ class BaseIntruder(EngineProcess):
     """A process that sends garbage to a random peer each time."""
 
     is_honest = False
+    kinds: Sequence[Callable[[Random], Messages]]
 
-    def __init__(self, name: str, stage: Stage) -> None:
+    def __init__(self, name: str, stage: RunStage[Any, Any]) -> None:
         super().__init__(name, stage.world, stage.network, stage.knobs.pace, stage.supervisor)
         self._limits = stage.knobs.limits
 
     # --- for subclasses ---------------------------------------------------------------------------
-    @abstractmethod
     def make_engine(self) -> GarbageEngine:
         """Return an engine that sends garbage."""
+        return GarbageEngine(self.rng, self.kinds)
 
     @abstractmethod
     def aim(self) -> tuple[str, Framing]:

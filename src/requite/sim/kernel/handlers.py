@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, Final
 
 from requite.engine import Finished, Input, Produced
@@ -10,30 +9,31 @@ from requite.request import Status
 from requite.sim.kernel.engine_process import EngineProcess
 from requite.sim.kernel.history import Execution
 from requite.sim.kernel.knobs import Behaviour
-from requite.sim.kernel.workload import Task
+from requite.sim.kernel.workload import Task, final_frames, partial_frames
 
 # A poison request crashes its worker after this part of its service time.
 _DIES_AFTER: Final = 0.5
 _RESTART_S: Final = 1.0
+HANG_S: Final = 2.0
 
 
 class Handling(EngineProcess):
     """A process that runs handlers. A handler that hangs ends after `hang_s` if nothing else can
-    end it."""
+    end it, such as the loss of its caller."""
 
-    hang_s: float
+    hang_s = HANG_S
 
     def forget_handlers(self) -> None:
         """Forget the handlers from before a restart."""
         self._running: dict[Any, Execution] = {}
 
-    @abstractmethod
     def partial_reply(self, number: int, serial: int, index: int) -> list[bytes]:
         """Return a partial reply of the execution `serial` of call `number`."""
+        return partial_frames(number, serial, index)
 
-    @abstractmethod
     def final_reply(self, number: int, serial: int, payload: bytes) -> list[bytes]:
         """Return the final reply of the execution `serial` of call `number`."""
+        return final_frames(number, serial, payload)
 
     def abandon(self, token: Any, reason: str) -> None:
         """Stop a handler; like any other, it ends a little later."""

@@ -139,12 +139,10 @@ EVENTS: Final = (
     "worker_writable",
     "process_failed",
     "expelled",
-    "gave_up_on_broker",
-    "sent",
     "spoke",
     "not_told",
     "finished",
-    # events of the scalability protocols: see `requite.sim.scalability.watch`
+    # events of engines: see `requite.sim.kernel.hub`
     "hub_started",
     "hub_ended",
     "channel_lost",
@@ -155,6 +153,7 @@ EVENTS: Final = (
     "batch_came",
     "request_came",
     "request_sent",
+    "call_sent",
     "request_taken",
     "reply_came",
     "reply_sent",
@@ -215,6 +214,11 @@ class Checker:
         """The knobs of the run: what it allows."""
         return self.history.knobs
 
+    @property
+    def now(self) -> float:
+        """The time of the world, in seconds."""
+        return self.history.world.now
+
     def violate(self, text: str) -> None:
         """Report a violation of the invariant, with the evidence."""
         self.history.violate(self.invariant, text)
@@ -234,14 +238,14 @@ class History:
         self.stop_at = ""  # the first violation of this invariant ends the run
         self.outcomes: Counter[str] = Counter()
         self.checkers = [checker(self) for checker in checkers]
-        self._hearers: dict[str, list[Callable[..., None]]] = {
+        self.hearers: dict[str, list[Callable[..., None]]] = {
             event: [getattr(c, event) for c in self.checkers if hasattr(c, event)]
             for event in EVENTS
         }
 
     def tell(self, event: str, *what: Any) -> None:
         """Notify all checkers that have a method for the event, one of `EVENTS`."""
-        for hear in self._hearers[event]:
+        for hear in self.hearers[event]:
             hear(*what)
 
     def violate(self, invariant: str, text: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
+from random import Random
 from typing import Any, Final
 
 from requite.shell.link import LinkLimits
-from requite.sim.kernel.faults import FaultKind
+from requite.sim.kernel.faults import LINKS, FaultKind, faults_of
 from requite.sim.kernel.medium import Shape
 from requite.sim.kernel.process import Pace
 
@@ -41,7 +42,8 @@ class Scenario:
     """A kind of run. `faults`: a run has all of these, with `swarm` a random subset.
 
     `fixed`: knobs with fixed values, by name: `network.NAME` of the network, `clients.NAME` of each
-    client, and so on for the other roles.
+    client, and so on for the other roles. `choices`: other choices of knobs than those of its
+    protocol.
     """
 
     name: str
@@ -50,6 +52,38 @@ class Scenario:
     swarm: bool = False
     behaviours: tuple[Behaviour, ...] = BEHAVIOURS
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    choices: Mapping[str, Callable[[Random], Any]] = field(default_factory=dict)
+
+
+def partitions(group: str) -> Scenario:
+    """Return the scenario of a group with all faults of connections."""
+    about = "the network is cut or congested; connections are reset or silently dropped"
+    return Scenario(f"{group}-partitions", about, LINKS)
+
+
+def usual(
+    group: str,
+    *roles: str,
+    more: tuple[FaultKind, ...] = (),
+    choices: Mapping[str, Callable[[Random], Any]] | None = None,
+) -> tuple[Scenario, ...]:
+    """Return the scenarios of a group with intruders, with drains, and with all faults of a cast
+    with these roles, and `more`."""
+    intruder = (FaultKind.INTRUDER,)
+    drains = tuple(FaultKind(f"drain-{role}") for role in roles)
+    return (
+        Scenario(
+            f"{group}-garbage", "intruders send garbage", intruder, fixed={"faults_per_s": 1.0}
+        ),
+        Scenario(f"{group}-drain", "processes of all roles drain and come back", drains),
+        Scenario(
+            f"{group}-swarm",
+            "a random subset of all faults",
+            faults_of(*roles, more=(*more, *intruder)),
+            swarm=True,
+            choices=choices or {},
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

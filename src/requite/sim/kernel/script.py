@@ -12,9 +12,8 @@ transcript. Nothing is random: each way takes a millisecond, and there are no un
     1.0 reset w1                             break its connections
     3.0 ends
 
-The first word of a script chooses the protocol: `sp` the scalability protocols
-(`scalability/script.py`), `pirate` the Pirates (`pirate/script.py`), any other Majordomo
-(`majordomo_script.py`).
+The first word of a script is the group of a protocol: `sp`, `flp` or `pirate`; any other word
+begins a script about Majordomo. What else a protocol reads is in its `script.py`.
 """
 
 from __future__ import annotations
@@ -22,21 +21,31 @@ from __future__ import annotations
 import ast
 import logging
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 from requite.errors import ConfigurationError
-from requite.sim.kernel.history import Checker, History
+from requite.sim.kernel.history import History
 from requite.sim.kernel.knobs import Behaviour
 from requite.sim.kernel.medium import Shape
 from requite.sim.kernel.network import Network
-from requite.sim.kernel.process import Process
-from requite.sim.kernel.transcript import Describe, Show, Transcript, show_body
+from requite.sim.kernel.plan import Plan
+from requite.sim.kernel.process import Pace, Process
+from requite.sim.kernel.result import Options
+from requite.sim.kernel.simulation import Simulation
+from requite.sim.kernel.transcript import Transcript
 from requite.sim.kernel.workload import CallPlan
 from requite.sim.kernel.world import World
 
 SEED: Final = 0
 NETWORK: Final = Shape(connect_timeout_s=1.0)
+QUIET: Final[dict[str, Any]] = {
+    "network": NETWORK,
+    "pace": Pace(),
+    "lossless": False,
+    "output_size_max": 64 << 20,
+}
+"""Knobs of scripts: nothing is drawn, and nothing is late."""
 _START_EVERY_S: Final = 0.001
 _DEEDS: Final[dict[str, str]] = {
     "crashes": "crash",
@@ -50,36 +59,39 @@ _DEEDS: Final[dict[str, str]] = {
 Words = list[str]
 
 
-class Script:
-    """A parsed script, which can be played once."""
+class Form(NamedTuple):
+    """How a protocol's scripts are read.
 
-    def __init__(
-        self,
-        lines: Sequence[str],
-        checkers: Sequence[type[Checker]],
-        describe: Describe,
-        show: Show = show_body,
-    ) -> None:
-        self.world = World(SEED)
-        self.history = History(self.world, checkers)
-        self.transcript = Transcript(self.world, describe, show, heartbeats="heartbeats" in lines)
-        self.network = Network(self.world, NETWORK)
+    `knobs` reads the lines without a time, and `call` the words of a call, into fields of
+    `CallPlan`. `strangers` creates the processes of a script that follow no protocol.
+    """
+
+    simulation: type[Simulation]
+    knobs: Callable[[Sequence[Words]], Any]
+    call: Callable[[Words], dict[str, Any]]
+    strangers: Callable[[Sequence[Words], Any], Sequence[Process]] = lambda _cast, _stage: ()
+
+
+class Script:
+    """A parsed script, which can be played once: its steps take the place of a plan."""
+
+    def __init__(self, lines: Sequence[str], form: Form) -> None:
+        cast = [shlex.split(line) for line in lines if not line[0].isdigit()]
+        plan = Plan("script", SEED, form.knobs(cast), (), ())
+        options = Options(transcript=True, heartbeats="heartbeats" in lines)
+        run: Any = form.simulation(plan, options)  # type: ignore[call-arg]
+        self.world: World = run.world
+        self.history: History = run.history
+        self.transcript: Transcript = run.transcript
+        self.network: Network = run.cast.network
+        self._read_call = form.call
         self._calls = 0
         self._end_s = 0.0
-        cast = [shlex.split(line) for line in lines if not line[0].isdigit()]
-        self._processes = dict(self.create_processes(cast))
+        processes = (*run.cast.honest, *form.strangers(cast, run.cast.stage))
+        self._processes: dict[str, Process] = {process.name: process for process in processes}
         for i, process in enumerate(self._processes.values()):
             self.world.at(i * _START_EVERY_S, process.start)
         self._plan(line.split(maxsplit=1) for line in lines if line[0].isdigit())
-
-    # --- for subclasses ---------------------------------------------------------------------------
-    def create_processes(self, cast: Sequence[Words]) -> Mapping[str, Process]:
-        """Create the processes that the first lines name."""
-        raise NotImplementedError
-
-    def read_call(self, words: Words) -> dict[str, Any]:
-        """Parse the words of a call into fields of `CallPlan`, by name."""
-        raise NotImplementedError
 
     # --- the play ---------------------------------------------------------------------------------
     def play(self) -> list[str]:
@@ -87,14 +99,6 @@ class Script:
         self.world.run(self._end_s)
         violated = [f"VIOLATED {violation}" for violation in self.history.violations]
         return [*self.transcript.lines, *violated]
-
-    def process_failed(self, process: Process, trace: str) -> None:
-        """Record a process that ended with an exception."""
-        self.history.tell("process_failed", process, trace)
-
-    def process_changed(self, process: Process, what: str) -> None:
-        """Record that a process started, ended, froze or thawed."""
-        self.transcript.event(process.name, what)
 
     # --- the steps --------------------------------------------------------------------------------
     def _plan(self, steps: Iterable[Words]) -> None:
@@ -151,13 +155,25 @@ class Script:
             wants_partials=False,
             cancel_after_s=None,
         )
-        return plan._replace(**self.read_call(words))
+        return plan._replace(**self._read_call(words))
 
 
 def clean(script: str) -> list[str]:
     """Return the lines of a script without comments and empty lines."""
     logging.getLogger("requite.sim").setLevel(logging.CRITICAL)
     return [line for line in map(str.strip, script.splitlines()) if line and line[0] != "#"]
+
+
+def read_call(words: Words) -> dict[str, Any]:
+    """Read a behaviour, and fields of the call."""
+    behaviour, *rest = words
+    return {"behaviour": Behaviour(behaviour), **settings(rest)}
+
+
+def specs(cast: Sequence[Words], kind: str, make: Callable[..., Any], **given: Any) -> Any:
+    """Return the records of the processes of a kind: each line has a name, and fields."""
+    named = of_kind(cast, kind)
+    return tuple(make(name, **given | settings(rest)) for name, *rest in named)
 
 
 def of_kind(cast: Sequence[Words], kind: str) -> list[Words]:

@@ -18,7 +18,7 @@ KnobsT = TypeVar("KnobsT")
 PartsT = TypeVar("PartsT")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunStage(Generic[KnobsT, PartsT]):
     """The state that all processes of a run share; `parts` are the engines under test."""
 

@@ -4,8 +4,7 @@
     0.0041    broker → worker-1  REQUEST 1, 2.499 s, attempt 1: hello
 
 A line has the time at which the message is sent, whether it arrives or not. Lines with a star are
-events of processes and calls. `words.py` describes the messages of Majordomo, and
-`scalability/words.py` those of the scalability protocols.
+events of processes and calls. Each simulation describes the messages of its protocol.
 """
 
 from __future__ import annotations
@@ -87,11 +86,11 @@ class Transcript:
             if isinstance(effect, Send):
                 self._sent(process.name, effect)
             elif isinstance(effect, Disconnect):
-                self.event(process.name, f"closes its connection to {_name_of(effect.peer)}")
+                self.event(process.name, f"closes its connection to {name_of(effect.peer)}")
             elif isinstance(effect, StopReading):
-                self.event(process.name, f"stops reading from {_name_of(effect.peer)}")
+                self.event(process.name, f"stops reading from {name_of(effect.peer)}")
             elif isinstance(effect, ResumeReading):
-                self.event(process.name, f"reads from {_name_of(effect.peer)} again")
+                self.event(process.name, f"reads from {name_of(effect.peer)} again")
             elif isinstance(effect, Stopped):
                 self.event(process.name, "has drained")
 
@@ -111,7 +110,7 @@ class Transcript:
     def _sent(self, sender: str, send: Send) -> None:
         line = self._describe(sender, send.message)
         if self._heartbeats or "HEARTBEAT" not in line:
-            self.entries.append(Entry(self._world.now, sender, _name_of(send.peer), line, line))
+            self.entries.append(Entry(self._world.now, sender, name_of(send.peer), line, line))
 
     def _add(self, source: str, text: str, short: str) -> None:
         self.entries.append(Entry(self._world.now, source, "", text, short))
@@ -122,6 +121,7 @@ class Transcript:
         return [str(entry) for entry in self.entries]
 
 
-def _name_of(peer: Any) -> str:
+def name_of(peer: Any) -> str:
+    """Return the name of the process at the other end of a connection."""
     name: str = peer.stream.other.process.name
     return name

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from requite.sim.kernel.cast import Cast
 from requite.sim.kernel.fault_injection import NodePair, choose
-from requite.sim.majordomo.clients import ClientProcess
 from requite.sim.majordomo.intruder import Intruder
-from requite.sim.majordomo.roles import BROKER, Broker, Stage
-from requite.sim.majordomo.workers import WorkerProcess
+from requite.sim.majordomo.parties import BROKER, Broker, ClientProcess, Stage, WorkerProcess
 
 if TYPE_CHECKING:
     from requite.sim.kernel.process import Process

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from requite.engine import Effect, Engine, Received, Send
-from requite.errors import CallError
 from requite.framing import SocketType, Zmtp
 from requite.framing.base import Framing
 from requite.protocols.majordomo.dialects import by_version
@@ -34,7 +33,10 @@ from requite.protocols.majordomo.wire import (
 )
 from requite.sim.kernel.garbage import GarbageEngine, Messages
 from requite.sim.kernel.raw_bytes import RawBytes, spoil
-from requite.sim.majordomo.roles import Dialler, Stage
+from requite.sim.majordomo.parties import Peer
+
+if TYPE_CHECKING:
+    from requite.sim.kernel.stream import SimStream
 
 _OWN: Final = b"intrigue"  # the intruders' own service
 _VERSIONS: Final = ("0.1", "0.2", "0.3")
@@ -137,7 +139,7 @@ def _client_of_itself(rng: Random, _services: Sequence[str]) -> Messages:
 
 
 def _flood(_rng: Random, services: Sequence[str]) -> Messages:
-    """Return more requests than fit into buffers; `_GarbageEngine` then stops reading."""
+    """Return more requests than fit into buffers."""
     dialect = by_version("0.3")
     body = [b"x" * 5000]
     name = services[0].encode()
@@ -205,49 +207,25 @@ def _on_the_wire(message: list[bytes]) -> bytes:
     return b"".join(more) + bytes((0, len(message[-1]))) + message[-1]
 
 
-class _GarbageEngine(GarbageEngine):
-    def __init__(self, rng: Random, services: Sequence[str]) -> None:
-        super().__init__(rng)
-        self._services = services
-
-    def play(self, peer: Any) -> Messages:
-        """See `GarbageEngine.play`."""
-        kind = self.rng.choice(_KINDS)
-        if kind is _flood:
-            peer.stream.pause_reading()
-        return kind(self.rng, self._services)
-
+class _Replying(GarbageEngine):
     def answer(self, event: Received) -> Iterator[Effect]:
         """Send garbage in reply, at random."""
         if self.rng.random() < 0.2 and event.peer in self.peers:
-            yield from (Send(event.peer, m) for m in _shuffled(self.rng, self._services))
+            yield from (Send(event.peer, m) for m in _shuffled(self.rng, *self.facts))
 
 
-class Intruder(Dialler):
+class Intruder(Peer):
     """A process that sends garbage."""
 
+    kind = "intruder"
     is_honest = False
-
-    def __init__(self, name: str, stage: Stage) -> None:
-        super().__init__(name, False, stage)
 
     def make_engine(self) -> Engine:
         """Return an engine that sends garbage."""
-        return _GarbageEngine(self.rng, self._stage.knobs.services)
+        return _Replying(self.rng, _KINDS, self.stage.knobs.services)
 
-    def _make_framing(self) -> Framing:
-        if self._stage.knobs.is_limited and self.rng.random() < _HALF_P:
+    def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> Framing:
+        """Return ZMTP, or bytes that only resemble it."""
+        if self.stage.knobs.is_limited and self.rng.random() < _HALF_P:
             return _half_a_message()
-        return _draw_framing(self.rng, self._stage.knobs.services)
-
-    def deliver(self, token: Any, what: Any) -> None:
-        """Raise: an intruder makes no calls."""
-        raise AssertionError(f"an intruder was delivered {what!r}")
-
-    def fail(self, token: Any, error: CallError) -> None:
-        """Raise: an intruder makes no calls."""
-        raise AssertionError(f"an intruder was told {error!r}")
-
-    def abandon(self, token: Any, reason: str) -> None:
-        """Raise: an intruder runs no handlers."""
-        raise AssertionError(f"an intruder was told to give up: {reason}")
+        return _draw_framing(self.rng, self.stage.knobs.services)

@@ -13,28 +13,24 @@ With a line `heartbeats`, the transcript includes heartbeats.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
-from requite.engine import Connect, Effect, Input, PeerJoined, PeerLost, Send, Wake
 from requite.errors import ConfigurationError
+from requite.framing import SocketType, Zmtp
 from requite.protocols.majordomo import wire
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.policy import PartialsFor01
-from requite.sim.kernel.knobs import Behaviour
-from requite.sim.kernel.process import Pace, Process
-from requite.sim.kernel.script import NETWORK, SEED, Script, Words, of_kind, settings
+from requite.sim.kernel.script import QUIET, SEED, Form, Words, of_kind, read_call, settings
+from requite.sim.kernel.stranger import Stranger
 from requite.sim.majordomo import scenarios
-from requite.sim.majordomo.cast import MajordomoCast
-from requite.sim.majordomo.checkers import CHECKERS
 from requite.sim.majordomo.knobs import ClientSpec, Knobs, WorkerSpec
-from requite.sim.majordomo.roles import Dialler, MajordomoParts, Stage
-from requite.sim.majordomo.words import describe
+from requite.sim.majordomo.parties import BROKER
+from requite.sim.majordomo.simulation import MajordomoSimulation
 
-_QUIET: Final[dict[str, Any]] = {
-    "network": NETWORK,
-    "pace": Pace(),
+_QUIET: Final[dict[str, Any]] = QUIET | {
     "interval_s": 1.0,
     "liveness": 3,
     "attempts_max": 3,
@@ -67,31 +63,6 @@ _COMMANDS: Final[dict[str, Any]] = {
 }
 
 
-class MajordomoScript(Script):
-    """A script with a broker and its peers."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        super().__init__(lines, CHECKERS, describe)
-
-    def create_processes(self, cast: Sequence[Words]) -> Mapping[str, Process]:
-        """Create all processes of the script."""
-        knobs = _knobs(cast)
-        self.history.knobs = knobs
-        stage = Stage(
-            self.world, self.network, self.history, self, knobs, MajordomoParts(), self.transcript
-        )
-        scripted = [
-            ScriptedPeer(name, stage, **_with_version(rest))
-            for name, *rest in of_kind(cast, "stranger")
-        ]
-        return {process.name: process for process in (*MajordomoCast(stage).honest, *scripted)}
-
-    def read_call(self, words: Words) -> dict[str, Any]:
-        """Read a service, a behaviour, and fields of the call."""
-        service, behaviour, *rest = words
-        return {"service": service, "behaviour": Behaviour(behaviour), **settings(rest)}
-
-
 def _knobs(cast: Sequence[Words]) -> Knobs:
     workers = []
     for name, service, *rest in of_kind(cast, "worker"):
@@ -114,63 +85,30 @@ def _with_version(words: Iterable[str]) -> dict[str, Any]:
     return given | {"version": str(given["version"])}
 
 
-class _SendMessage(tuple[Any, ...]):
-    """The input of a scripted peer's engine: a message to send."""
+def _read_call(words: Words) -> dict[str, Any]:
+    service, *rest = words
+    return {"service": service, **read_call(rest)}
 
 
-class _ScriptedEngine:
-    """The engine of a scripted peer: it sends scripted messages to its only peer."""
-
-    def __init__(self) -> None:
-        self._dial_at: float | None = 0.0
-        self._peer: Any = None
-
-    def handle(self, events: Sequence[Input], _now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`."""
-        return [effect for event in events for effect in self._handle(event)]
-
-    def _handle(self, event: Input) -> Iterator[Effect]:
-        if isinstance(event, PeerJoined):
-            self._peer = event.peer
-        elif isinstance(event, PeerLost):
-            self._peer = None
-        elif isinstance(event, Wake):
-            self._dial_at = None
-            yield Connect()
-        elif isinstance(event, _SendMessage) and self._peer is not None:
-            yield Send(self._peer, list(event))
-
-    def deadline(self) -> float | None:
-        """See `requite.engine.Engine.deadline`."""
-        return self._dial_at
-
-    def snapshot(self) -> bool:
-        """Return whether it is connected."""
-        return self._peer is not None
+def _strangers(cast: Sequence[Words], stage: Any) -> list[Stranger]:
+    framing = partial(Zmtp, SocketType.DEALER)
+    return [
+        Stranger(name, BROKER, stage, framing, partial(_read_command, **_with_version(rest)))
+        for name, *rest in of_kind(cast, "stranger")
+    ]
 
 
-class ScriptedPeer(Dialler):
-    """A process that connects, and sends the messages of the script."""
+def _read_command(command: str, version: str) -> list[bytes]:
+    """Read a command, such as `disconnect()`: its name in `_COMMANDS`, and its fields."""
+    call = ast.parse(command, mode="eval").body
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise ConfigurationError(f"{command!r} is not a command of a dialect")
+    kind = _COMMANDS.get(call.func.id)
+    if kind is None:
+        raise ConfigurationError(
+            f"{call.func.id!r} is not a command; the commands are {', '.join(_COMMANDS)}"
+        )
+    return by_version(version).encode(kind(*map(ast.literal_eval, call.args)))
 
-    is_honest = False
 
-    def __init__(self, name: str, stage: Stage, version: str) -> None:
-        super().__init__(name, False, stage)
-        self._dialect = by_version(version)
-
-    def make_engine(self) -> Any:
-        """Return an engine that sends scripted messages."""
-        return _ScriptedEngine()
-
-    def say(self, command: str) -> None:
-        """Send a command, such as `disconnect()`: its name in `_COMMANDS`, and its fields."""
-        call = ast.parse(command, mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise ConfigurationError(f"{command!r} is not a command of a dialect")
-        kind = _COMMANDS.get(call.func.id)
-        if kind is None:
-            raise ConfigurationError(
-                f"{call.func.id!r} is not a command; the commands are {', '.join(_COMMANDS)}"
-            )
-        message = self._dialect.encode(kind(*map(ast.literal_eval, call.args)))
-        self.turn(self.host.submit, _SendMessage(message))
+SCRIPT: Final = Form(MajordomoSimulation, _knobs, _read_call, _strangers)

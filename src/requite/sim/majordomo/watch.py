@@ -5,17 +5,17 @@ This is for engines of clients and workers; `watch_broker.py` has the broker's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from requite.engine import Disconnect, Effect, Engine, Input, Received, Send
+from requite.engine import Engine, Received, Send
 from requite.sim.kernel.history import History
-from requite.sim.kernel.workload import parse_task
+from requite.sim.kernel.hub import Hub
+from requite.sim.kernel.transcript import name_of
+from requite.sim.kernel.workload import Task, parse_task
 
 if TYPE_CHECKING:
     from requite.sim.kernel.process import Process
-    from requite.sim.kernel.transcript import Transcript
 
 
 class Pulse:
@@ -48,78 +48,44 @@ class Pulse:
         return self._process.world.now - self._process.frozen_s
 
 
-class Watched:
-    """The engine of a client or worker, under observation."""
+class PeerHub(Hub):
+    """The engine of a client or worker, under observation: how long its broker is silent."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        process: Process,
-        history: History,
-        transcript: Transcript | None = None,
-    ) -> None:
-        self.engine = engine
-        self.process = process
-        self.transcript = transcript
-        self.deadline = engine.deadline
-        self.snapshot = engine.snapshot
-        self._history = history
-        self._heard_at: dict[Any, float] = {}  # by connection whose peer has sent a message
+    def __init__(self, engine: Engine, process: Any) -> None:
+        super().__init__(engine, process)
+        self._has_heard: set[Any] = set()  # connections whose broker has sent a message
 
-    def handle(self, events: Sequence[Input], now: float) -> Iterable[Effect]:
-        """See `requite.engine.Engine.handle`; the engine gets one input at a time."""
-        return [effect for event in events for effect in self._handle(event, now)]
+    def task_of(self, message: Any) -> Task | None:
+        """See `Hub.task_of`."""
+        return parse_task(message[-2:])
 
-    def _handle(self, event: Input, now: float) -> Iterable[Effect]:
-        if event.__class__ is Received:
-            self._heard_at[event.peer] = self.process.world.now
-        effects = list(self.engine.handle((event,), now))
-        if self.transcript is not None:
-            self.transcript.effects(self.process, effects)
-        for effect in effects:
-            if effect.__class__ is Send:
-                self._sent(effect)
-            elif effect.__class__ is Disconnect:
-                self._left(effect)
-        return effects
+    def _received(self, event: Received) -> None:
+        self._has_heard.add(event.peer)
+        super()._received(event)
 
-    def _sent(self, effect: Send) -> None:
-        """Observe a message; see the subclasses."""
+    def silent_s(self, peer: Any) -> float:
+        """Return how long the broker has been silent; `inf` if it has sent nothing yet, when no
+        heartbeat interval is negotiated."""
+        return self._world.now - self.heard_at[peer] if peer in self._has_heard else inf
 
-    def _left(self, effect: Disconnect) -> None:
-        heard_at = self._heard_at.pop(effect.peer, None)
-        silent_s = inf if heard_at is None else self.process.world.now - heard_at
-        self._history.tell("gave_up_on_broker", self.process.name, effect, silent_s)
+    def _lost(self, peer: Any) -> None:
+        super()._lost(peer)
+        self._has_heard.discard(peer)
 
 
-class WatchedClient(Watched):
-    """A client's engine: it may send no expired call."""
-
-    def _sent(self, effect: Send) -> None:
-        task = parse_task(effect.message[-2:])
-        call = None if task is None else self._history.calls.get(task.number)
-        if call is not None:
-            self._history.tell("sent", call)
-
-
-class WatchedWorker(Watched):
+class WorkerHub(PeerHub):
     """A worker's engine: after READY it must send at least once per interval."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._pulse = Pulse(self.process, self._history)
+    def __init__(self, engine: Engine, process: Any) -> None:
+        super().__init__(engine, process)
+        self._pulse = Pulse(process, self._history)
 
     def _sent(self, effect: Send) -> None:
-        if effect.peer not in self._heard_at:  # no interval is negotiated before the broker sends
+        super()._sent(effect)
+        if effect.peer not in self._has_heard:  # no interval is negotiated before the broker sends
             self._pulse.begin(effect.peer)
         self._pulse.spoke(effect.peer)
 
-    def _left(self, effect: Disconnect) -> None:
-        super()._left(effect)
-        self._pulse.end(effect.peer)
-
-
-def name_of(peer: Any) -> str:
-    """Return the name of the process at the other end of a connection."""
-    name: str = peer.stream.other.process.name
-    return name
+    def _lost(self, peer: Any) -> None:
+        super()._lost(peer)
+        self._pulse.end(peer)

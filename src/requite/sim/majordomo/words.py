@@ -30,7 +30,7 @@ from requite.protocols.majordomo.wire import (
 from requite.protocols.majordomo.wire import Disconnect as DisconnectCommand
 from requite.request import Status
 from requite.sim.kernel.transcript import show_body, show_frame
-from requite.sim.majordomo.roles import BROKER
+from requite.sim.majordomo.parties import BROKER
 
 
 def describe(sender: str, message: Sequence[bytes]) -> str:

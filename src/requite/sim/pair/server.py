@@ -29,7 +29,7 @@ class PairParts:
     engine: Callable[..., BinaryStarPeer] = BinaryStarPeer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class PairStage(RunStage[PairKnobs, PairParts]):
     """The state that all processes of a run share. `changed` is called when a server's state
     changes."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.broker import Broker
-from requite.engine import Effect, Input, Note, Peer, Wake
+from requite.engine import Effect, Note, Peer, Wake
 from requite.pair.standby_gate import StandbyGate
 from requite.protocols.binarystar.policy import BinaryStarPolicy
 from requite.protocols.binarystar.table import PairRole
@@ -15,7 +15,7 @@ from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.parties import Party
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.sim.kernel import virtual
-from requite.sim.majordomo.roles import Stage
+from requite.sim.majordomo.parties import Stage
 from requite.sim.majordomo.watch_broker import WatchedBroker
 from requite.sim.pair.server import PairProgram, SimPair
 
@@ -48,15 +48,16 @@ class WatchedHalf(WatchedBroker):
     def step_down(self, reason: str, now: float) -> list[Effect]:
         """Step down, under observation."""
         effects: list[Effect] = self.engine.step_down(reason, now)  # type: ignore[attr-defined]
-        self.watch(Wake(), effects)
+        self._current = Wake()
+        self._watch(effects)
         return effects
 
-    def watch(self, event: Input, effects: list[Effect]) -> None:
+    def _watch(self, effects: list[Effect]) -> None:
         """Report when the broker serves: dispatches and replies."""
         for effect in effects:
             if effect.__class__ is Note and _is_service(effect):
-                self._history.tell("served", self.process)
-        super().watch(event, effects)
+                self._tell("served", self.process)
+        super()._watch(effects)
 
 
 def _is_service(note: Any) -> bool:
@@ -67,7 +68,7 @@ def _is_service(note: Any) -> bool:
 class SimBroker(Broker):
     """A real `Broker` with the engine and the gate under test, and an observer between them."""
 
-    watched: WatchedHalf
+    hub: WatchedHalf
     engine: MajordomoBroker
 
     def __init__(self, process: PairedBroker) -> None:
@@ -91,9 +92,8 @@ class SimBroker(Broker):
 
     def _make_gate(self, engine: MajordomoBroker, pair: Pair) -> StandbyGate:
         """Return the gate under test, before an engine that is observed."""
-        process, stage = self._process, self._process.stage
-        self.watched = WatchedHalf(engine, process, stage.history, stage.call_of, stage.transcript)
-        return stage.parts.gate(self.watched, pair)
+        self.hub = WatchedHalf(engine, self._process)
+        return self._process.stage.parts.gate(self.hub, pair)
 
     @property
     def host(self) -> Host:
@@ -104,6 +104,7 @@ class SimBroker(Broker):
 class PairedBroker(PairProgram):
     """A broker of a pair; `shell` is new after each start."""
 
+    kind = "broker"
     shell: SimBroker
 
     def __init__(self, role: PairRole, stage: Stage, knobs: PairedKnobs) -> None:
@@ -120,6 +121,20 @@ class PairedBroker(PairProgram):
         with virtual.process(self):
             self.pair = SimPair(self.role, self.stage.parts.half, self._heartbeat_s, self._changed)
             self.shell = SimBroker(self)
+
+    @property
+    def hub(self) -> WatchedHalf:
+        """The engine behind the gate, under observation."""
+        return self.shell.hub
+
+    @property
+    def host(self) -> Host:
+        """The host of the connections with clients and workers."""
+        return self.shell.host
+
+    def asks(self, place: Any) -> bool:
+        """Return False: the broker sends no requests of its own."""
+        return False
 
     async def _main(self) -> None:
         await self.shell.serve()

@@ -16,8 +16,8 @@ from requite.sim.kernel.checkers.calls import (
     OwnReply,
     PartialsInOrder,
 )
-from requite.sim.kernel.checkers.intrusion import NobodyNotices
 from requite.sim.kernel.history import Checker, History
+from requite.sim.majordomo.checkers.intrusion import NobodyNotices
 
 if TYPE_CHECKING:
     from requite.sim.paired.brokers import PairedBroker

@@ -11,9 +11,8 @@ from requite.sim.kernel import virtual
 from requite.sim.kernel.fault_injection import NodePair, choose, spare
 from requite.sim.kernel.simulation import Phase
 from requite.sim.majordomo.cast import MajordomoCast
-from requite.sim.majordomo.checkers.tables import left_after_calls, one_sided_connections
-from requite.sim.majordomo.roles import BROKER, Stage
-from requite.sim.majordomo.simulation import MajordomoSimulation, settle_s
+from requite.sim.majordomo.parties import BROKER, Stage
+from requite.sim.majordomo.simulation import MajordomoSimulation
 from requite.sim.majordomo.words import describe
 from requite.sim.paired.brokers import FRONT, PairedBroker
 from requite.sim.paired.checkers import PAIRED_CHECKERS
@@ -52,14 +51,13 @@ class PairedSimulation(MajordomoSimulation):
     knobs: PairedKnobs
     cast: PairedCast
 
-    @staticmethod
-    def describe(sender: str, message: Sequence[bytes]) -> str:
+    def describe(self, sender: str, message: Sequence[bytes]) -> str:
         """Describe a message."""
         return describe(BROKER if sender in _NAMES else sender, message)
 
-    def make_cast(self, stage: Stage) -> PairedCast:
+    def make_cast(self) -> PairedCast:
         """Create all processes."""
-        return PairedCast(stage, self.knobs)
+        return PairedCast(self.make_stage(), self.knobs)
 
     def places(self) -> tuple[InprocAddress, ...]:
         """Return the addresses of the brokers, the primary first."""
@@ -88,30 +86,24 @@ class PairedSimulation(MajordomoSimulation):
 
     def settle_s(self) -> float:
         """Return the time in seconds in which everything must settle once faults have ended."""
-        return settle_s(self.knobs) + 10 * self.knobs.pair_heartbeat_s
+        return super().settle_s() + 10 * self.knobs.pair_heartbeat_s
 
-    def unsettled(self) -> list[str]:
+    def disagreements(self) -> list[str]:
         """Check I10: one broker serves, and has all workers; the other has no connections."""
-        pending = [f"{call} has not ended" for call in self.history.open.values()]
-        return pending or self._pair_unsettled() or [*left_after_calls(self.cast)]
-
-    def _pair_unsettled(self) -> list[str]:
-        gone = [f"{each.name} is not alive" for each in self.cast.honest if not each.alive]
-        gone = gone or one_sided_connections(self.cast)
         active = self.cast.active
-        if gone or len(active) != 1:
+        if len(active) != 1:
             states = {broker.name: broker.half.state.name for broker in self.cast.brokers}
-            return gone or [f"{len(active)} of the two serve: {states}"]
+            return [f"{len(active)} of the two serve: {states}"]
         [broker] = active
         return _workers_unlike(broker, self.cast) + [
-            f"{other.name} does not serve, but has {len(other.shell.host.links)} connections"
+            f"{other.name} does not serve, but has {len(other.host.links)} connections"
             for other in self.cast.brokers
-            if other is not broker and (other.shell.engine.parties or other.shell.host.links)
+            if other is not broker and (other.hub.parties or other.host.links)
         ]
 
 
 def _workers_unlike(broker: PairedBroker, cast: MajordomoCast) -> list[str]:
-    names = broker.shell.watched.names
+    names = broker.hub.names
     known = Counter(
         names[bytes.fromhex(worker.worker)] for worker in broker.shell.snapshot().workers
     )

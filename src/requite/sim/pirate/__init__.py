@@ -1,6 +1,7 @@
 """Simulations of the Pirate patterns: lazy clients with servers, or with a queue and its workers.
 
-`knobs.py` and `scenarios.py` have the parameters of a run, `workload.py` the calls, `parties.py`
-the processes, `intruder.py` the intruders. `watch.py` observes every input and effect of the
-engines, `checkers.py` has the invariants, `simulation.py` the phases.
+knobs.py, scenarios.py   the parameters of a run, and how a seed draws them
+parties.py               the processes
+checkers.py, presence.py, queueing.py: the invariants
+simulation.py            the tables and phases of a run; its scripts
 """

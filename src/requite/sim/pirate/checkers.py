@@ -6,11 +6,11 @@ read messages without the code of the engines under test.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
 from requite.sim.kernel.checkers import robustness
+from requite.sim.kernel.checkers.attempts import Attempts, LockStep
 from requite.sim.kernel.checkers.calls import (
     EndsOnce,
     HonestErrors,
@@ -19,63 +19,20 @@ from requite.sim.kernel.checkers.calls import (
     PartialsInOrder,
 )
 from requite.sim.kernel.history import Checker, Execution, History
+from requite.sim.kernel.hub import Hub
 from requite.sim.kernel.workload import parse_task
 from requite.sim.pirate.presence import HeardInTime
 from requite.sim.pirate.queueing import TheQueue
-from requite.sim.pirate.watch import Hub
 
 
-class NeverRepeated(Checker):
-    """A client retries only idempotent requests, and within the limit."""
-
-    invariant = "I11"
-    sentence = "a non-idempotent request is never re-sent once it may have run"
-
-    def request_sent(self, hub: Hub, _peer: Any, message: Sequence[bytes]) -> None:
-        """Check each attempt of a client."""
-        task = parse_task(message) if hub.kind == "client" else None
-        call = None if task is None else self.history.calls.get(task.number)
-        if call is None:
-            return
-        call.sent += 1
-        if call.sent > 1 and not call.idempotent:
-            self.violate(f"{call} is not idempotent and may have run, but is sent again")
-        if call.sent > call.tries_max:
-            self.violate(f"{call} is sent {call.sent} times; at most {call.tries_max} are allowed")
+class NeverRepeated(Attempts):
+    """A client retries only idempotent requests, and within the limit; nobody else retries."""
 
     def execution_started(self, execution: Execution) -> None:
-        """Check each start of a handler: only the client may retry."""
+        """Check each start of a handler."""
         call = execution.call
         if len(call.executions) > (call.sent if call.idempotent else 1):
             self.violate(f"{call} was sent {call.sent} times, but starts again as {execution}")
-
-
-class LockStep(Checker):
-    """A client has at most one request in flight per connection."""
-
-    invariant = "lock-step"
-    sentence = "a REQ socket has one request outstanding (Guide, Client-side Reliability)"
-
-    def __init__(self, history: History) -> None:
-        super().__init__(history)
-        self._out: Counter[Any] = Counter()
-
-    def request_sent(self, hub: Hub, peer: Any, _message: Sequence[bytes]) -> None:
-        """Check that no request is in flight on the connection."""
-        if hub.kind != "client":
-            return
-        self._out[peer] += 1
-        if self._out[peer] > 1:
-            self.violate(f"{hub} sends over a connection with a request in flight")
-
-    def reply_came(self, hub: Hub, peer: Any, _message: Sequence[bytes]) -> None:
-        """Record that the connection is free."""
-        if hub.kind == "client":
-            self._out[peer] -= 1
-
-    def channel_lost(self, _hub: Hub, peer: Any) -> None:
-        """Forget a connection."""
-        self._out.pop(peer, None)
 
 
 class NeverStartedInVain(Checker):

@@ -33,7 +33,7 @@ class PirateClientSpec:
 
 @dataclass(frozen=True, slots=True)
 class PirateWorkerSpec:
-    """One worker at a queue."""
+    """One worker at a queue, or one server."""
 
     name: str
 

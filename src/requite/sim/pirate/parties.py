@@ -1,17 +1,15 @@
-"""The processes of a Pirate run: clients, servers, a queue, and its workers."""
+"""The processes of a Pirate run: clients, servers, a queue, its workers, and intruders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from requite.backoff import Backoff
 from requite.engine import Engine
-from requite.errors import CallError
-from requite.framing import Limits, SocketType, Zmtp
-from requite.framing.base import Message
+from requite.framing import SocketType, Zmtp
+from requite.framing.base import Framing
 from requite.protocols.pirate.client import LazyPirate
 from requite.protocols.pirate.policy import (
     BACK,
@@ -25,29 +23,23 @@ from requite.protocols.pirate.queue import PirateQueue
 from requite.protocols.pirate.server import PirateServer
 from requite.protocols.pirate.wire import Pattern
 from requite.protocols.pirate.worker import PirateWorker
-from requite.request import Request, RetryPolicy, Status
-from requite.shell.connections import AddressList
-from requite.shell.host import Host
-from requite.shell.link import Link
-from requite.sim.kernel.dialler import SimDialler
-from requite.sim.kernel.handlers import Handling
-from requite.sim.kernel.history import History
-from requite.sim.kernel.party import MESSAGE_SIZE_MAX, BaseParty, telling_who_is_expelled
-from requite.sim.kernel.process import Ending
+from requite.request import RetryPolicy
+from requite.sim.kernel.cast import Cast
+from requite.sim.kernel.garbage import BaseIntruder, Messages
+from requite.sim.kernel.party import ClientParty, Party, ServingParty, WatchedZmtp
+from requite.sim.kernel.raw_bytes import RawBytes, spoil
 from requite.sim.kernel.stage import RunStage
-from requite.sim.kernel.user import User
-from requite.sim.kernel.workload import final_frames, parse_task, partial_frames
-from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant
-from requite.sim.pirate.watch import Hub
-from requite.sim.pirate.workload import SERVICE
+from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant, PirateWorkerSpec
 from requite.transport.address import InprocAddress
 
 if TYPE_CHECKING:
     from requite.sim.kernel.stream import SimStream
 
-QUEUE: Final = "queue"
-_LIMITS: Final = Limits(message_size_bytes_max=MESSAGE_SIZE_MAX)
+SERVICE: Final = "work"  # its name for handlers; the wire protocol has no service names
+_QUEUE: Final = "queue"
 _ADDRESSES: Final = 1 << 32
+_BODY: Final = 300
+_INTRUDERS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,90 +52,35 @@ class PirateParts:
     worker: Callable[..., Engine] = PirateWorker
 
 
-class PirateStage(RunStage[PirateKnobs, PirateParts]):
-    """The state that all processes of a run share."""
+PirateStage: TypeAlias = RunStage[PirateKnobs, PirateParts]
+
+
+class PirateParty(Party[PirateStage]):
+    """A client, server, queue or worker, with one kind of `socket`."""
+
+    socket: SocketType
 
     @property
     def pattern(self) -> Pattern:
         """The pattern of queue and workers."""
-        return Pattern.SIMPLE if self.knobs.crew is PirateVariant.SIMPLE else Pattern.PARANOID
+        is_simple = self.stage.knobs.crew is PirateVariant.SIMPLE
+        return Pattern.SIMPLE if is_simple else Pattern.PARANOID
 
-
-class WatchedZmtp(Zmtp):
-    """The framing of one connection; it reports honest peers whose bytes it refuses."""
-
-    def __init__(self, kind: SocketType, stream: SimStream, history: History) -> None:
-        super().__init__(kind, limits=_LIMITS)
-        self._stream = stream
-        self._history = history
-
-    def receive(self, chunk: bytes) -> list[Message]:
-        """Receive bytes; report if they are refused."""
-        with telling_who_is_expelled(self._history, self._stream):
-            return super().receive(chunk)
-
-
-class Party(BaseParty[PirateStage]):
-    """A client, server, queue or worker. `dials` are the addresses that it may connect to, one at a
-    time; `listens` are its ports, each with the `place` that its engine gets."""
-
-    hub: Hub
-    dials: Sequence[str] = ()
-    listens: Sequence[tuple[str, Any]] = ()
-
-    # --- for subclasses ---------------------------------------------------------------------------
-    def socket(self) -> SocketType:
-        """Return the socket type of the party."""
-        raise NotImplementedError
-
-    # --- life -------------------------------------------------------------------------------------
-    def make_host(self) -> Host:
-        """Return a host with a new engine."""
-        stage = self.stage
-        addresses = [InprocAddress(place) for place in self.dials]
-        self._addresses = AddressList(addresses, Backoff(self.rng.random), self.clock)
-        dialler = SimDialler(self, self._addresses, self._opened)
-        self.hub = Hub(self.make_engine(), self, self.kind, stage.history, stage.transcript)
-        return self.host_of_hub(connect=dialler.connect, ended=self._addresses.ended)
-
-    def started(self) -> None:
-        """Start to listen."""
-        for port, place in self.listens:
-            self.take_connections(port, place)
-        super().started()
-
-    # --- connections ------------------------------------------------------------------------------
     def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> WatchedZmtp:
-        """Return a framing of the party's socket type."""
-        return WatchedZmtp(self.socket(), stream, self.stage.history)
-
-    def _opened(self, stream: SimStream) -> Link:
-        return self.host.opened(stream, framing=self.make_framing(stream, None, accepted=False))
+        """Return ZMTP with the party's socket type."""
+        return WatchedZmtp(self.socket, stream, self.stage.history)
 
 
-class Client(Party):
+class Client(ClientParty[PirateStage], PirateParty):
     """A Lazy Pirate, and its user."""
 
-    kind = "client"
+    socket = SocketType.REQ
 
     def __init__(self, spec: PirateClientSpec, stage: PirateStage) -> None:
-        super().__init__(spec.name, stage)
-        self.spec = spec
-        middle = stage.knobs.middle
-        self.dials = middle if stage.knobs.crew is PirateVariant.LAZY else [f"{QUEUE}:{FRONT}"]
-        self.user = User(
-            self,
-            stage.history,
-            stage.transcript,
-            attrgetter("frames"),
-            tries_max=spec.tries,
-            carries_idempotency=True,
-            has_keys=False,
-        )
-
-    def socket(self) -> SocketType:
-        """See `Party.socket`."""
-        return SocketType.REQ
+        super().__init__(spec, stage, tries_max=spec.tries)
+        is_lazy = stage.knobs.crew is PirateVariant.LAZY
+        addresses = stage.knobs.middle if is_lazy else [f"{_QUEUE}:{FRONT}"]
+        self.dials = [InprocAddress(address) for address in addresses]
 
     def make_engine(self) -> Engine:
         """Return a new client engine."""
@@ -152,29 +89,18 @@ class Client(Party):
         policy = ClientPolicy(spec.slots, retry, spec.connections)
         return self.stage.parts.client(policy)
 
-    def _end(self, what: Ending) -> None:
-        super()._end(what)
-        self.stage.history.client_died(self.name)
 
-    def deliver(self, token: Any, what: Any) -> None:
-        """Give a reply to the user."""
-        self.user.deliver(token, what)
-
-    def fail(self, token: Any, error: CallError) -> None:
-        """Give an error to the user."""
-        self.user.fail(token, error)
-
-
-class Queue(Party):
+class Queue(PirateParty):
     """The process of the queue."""
 
     kind = "queue"
+    socket = SocketType.ROUTER
     listens = ((FRONT, FRONT), (BACK, BACK))
     first_address = 0  # the first client address since the last start
 
-    def socket(self) -> SocketType:
-        """See `Party.socket`."""
-        return SocketType.ROUTER
+    def asks(self, place: Any) -> bool:
+        """Whether a place is the back, where the workers are."""
+        return bool(place == BACK)
 
     def make_engine(self) -> Engine:
         """Return a new queue engine."""
@@ -185,71 +111,122 @@ class Queue(Party):
             drain_timeout_s=knobs.drain_timeout_s,
         )
         self.first_address = first = self.rng.randrange(_ADDRESSES)
-        return self.stage.parts.queue(self.stage.pattern, policy, first_address=first)
+        return self.stage.parts.queue(self.pattern, policy, first_address=first)
 
 
-class _Handler(Handling, Party):
-    """A party that runs handlers."""
-
-    # Ends a handler that hangs; otherwise only the loss of its connection would.
-    hang_s = 2.0
-
-    def deliver(self, token: Any, what: Any) -> None:
-        """Start a handler."""
-        request: Request = what
-        history = self.stage.history
-        task = parse_task(request.frames)
-        call = None if task is None else history.calls.get(task.number)
-        if task is None or call is None:  # an intruder's request
-            self.later(0.0, self.answer, token, Status.OK, list(request.frames))
-            return
-        execution = history.started(call, self.name, request.frames[1], b"")
-        self.begin(token, execution, task, request.frames[1])
-
-    def partial_reply(self, number: int, serial: int, index: int) -> list[bytes]:
-        """Return a partial reply."""
-        return partial_frames(number, serial, index)
-
-    def final_reply(self, number: int, serial: int, payload: bytes) -> list[bytes]:
-        """Return a final reply."""
-        return final_frames(number, serial, payload)
-
-
-class Server(_Handler):
+class Server(ServingParty[PirateStage], PirateParty):
     """A Lazy Pirate's server."""
 
     kind = "server"
+    socket = SocketType.REP
     listens = (("", None),)
 
-    def socket(self) -> SocketType:
-        """See `Party.socket`."""
-        return SocketType.REP
-
     def make_engine(self) -> Engine:
-        """Return a new server engine; forget handlers from before a restart."""
-        self.forget_handlers()
+        """Return a new server engine."""
         knobs = self.stage.knobs
         policy = ServerPolicy(capacity=knobs.capacity, queue_max=knobs.queue_max)
         return self.stage.parts.server(policy, service=SERVICE)
 
 
-class Worker(_Handler):
+class Worker(ServingParty[PirateStage], PirateParty):
     """A worker at the queue."""
 
     kind = "worker"
-    dials = (f"{QUEUE}:{BACK}",)
+    dials = (InprocAddress(f"{_QUEUE}:{BACK}"),)
 
-    def socket(self) -> SocketType:
-        """See `Party.socket`."""
-        return SocketType.REQ if self.stage.pattern is Pattern.SIMPLE else SocketType.DEALER
+    def __init__(self, spec: PirateWorkerSpec, stage: PirateStage) -> None:
+        super().__init__(spec, stage)
+        self.socket = SocketType.REQ if self.pattern is Pattern.SIMPLE else SocketType.DEALER
 
     def make_engine(self) -> Engine:
-        """Return a new worker engine; forget handlers from before a restart."""
-        self.forget_handlers()
+        """Return a new worker engine."""
         knobs = self.stage.knobs
         policy = WorkerPolicy(
             heartbeat=knobs.heartbeat,
             pause_first_s=knobs.pause_first_s,
             pause_max_s=knobs.pause_max_s,
         )
-        return self.stage.parts.worker(self.stage.pattern, policy, service=SERVICE)
+        return self.stage.parts.worker(self.pattern, policy, service=SERVICE)
+
+
+# --- intruders ------------------------------------------------------------------------------------
+def _noise(rng: Random) -> Messages:
+    return [[rng.randbytes(rng.randint(1, 9)) for _ in range(rng.randint(1, 5))]]
+
+
+def _empties(rng: Random) -> Messages:
+    return [[b""] * rng.randint(1, 6)]
+
+
+def _no_body(rng: Random) -> Messages:
+    return [[rng.randbytes(3), b""]]
+
+
+def _strange_words(_rng: Random) -> Messages:
+    return [[b"\x03"], [b"HEARTBEATS"], [b"\x02\x02"]]
+
+
+def _beats(_rng: Random) -> Messages:
+    """Return unexpected heartbeats."""
+    return [[b"\x02"], [b"\x02"]]
+
+
+def _requests(rng: Random) -> Messages:
+    """Return requests with various envelopes; their replies are ignored."""
+    stack = [rng.randbytes(4) for _ in range(rng.randint(0, 3))]
+    return [[*stack, b"", b"x" * rng.randint(1, _BODY)] for _ in range(rng.randint(1, 8))]
+
+
+class PirateIntruder(BaseIntruder):
+    """An intruder that connects to servers, or to either side of the queue.
+
+    A queue must believe a worker that sends READY, even if it replies falsely or never. So an
+    intruder never sends READY, and at a simple queue nothing that could pass for it, as a reply
+    would.
+    """
+
+    def __init__(self, name: str, stage: PirateStage) -> None:
+        super().__init__(name, stage)
+        crew = stage.knobs.crew
+        ends = [f"{_QUEUE}:{FRONT}", f"{_QUEUE}:{BACK}"]
+        self._targets = stage.knobs.middle if crew is PirateVariant.LAZY else ends
+        self.kinds = [_noise, _empties, _no_body, _strange_words, _beats]
+        if crew is not PirateVariant.SIMPLE:
+            self.kinds.append(_requests)
+
+    def aim(self) -> tuple[str, Framing]:
+        """See `BaseIntruder.aim`."""
+        framing = self._draw_framing()
+        return self.rng.choice(self._targets), framing
+
+    def _draw_framing(self) -> Framing:
+        if self.rng.random() < 0.7:
+            return Zmtp(self.rng.choice((SocketType.DEALER, SocketType.REQ)))
+        good = Zmtp(SocketType.DEALER).opening()
+        openings = (
+            spoil(self.rng, good),
+            good[: self.rng.randint(0, len(good))],
+            good + self.rng.randbytes(50),
+            b"GET / HTTP/1.1\r\nHost: queue\r\n\r\n",
+            self.rng.randbytes(self.rng.choice((1, 64, 3000))),
+        )
+        return RawBytes(self.rng.choice(openings))
+
+
+class PirateCast(Cast):
+    """Clients, workers, and the middle: a queue or servers."""
+
+    def __init__(self, stage: PirateStage) -> None:
+        knobs = stage.knobs
+        middle: list[PirateParty] = [Queue(_QUEUE, stage)]
+        if knobs.crew is PirateVariant.LAZY:
+            middle = [Server(PirateWorkerSpec(name), stage) for name in knobs.middle]
+        workers = [Worker(spec, stage) for spec in knobs.workers]
+        clients = [Client(spec, stage) for spec in knobs.clients]
+        super().__init__(
+            stage,
+            {"middle": middle, "worker": workers, "client": clients},
+            [PirateIntruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)],
+            exposed=middle,
+            ways=[(one.name, other.name) for one in middle for other in (*clients, *workers)],
+        )

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from requite.engine import Cause, Disconnect
-from requite.protocols.pirate.policy import BACK
 from requite.sim.kernel.history import Checker, History
+from requite.sim.kernel.hub import Hub
 from requite.sim.pirate.knobs import PirateVariant
 from requite.sim.pirate.queueing import READY
-from requite.sim.pirate.watch import Hub
 
 
 class _PeerActivity:
@@ -40,9 +39,17 @@ class HeardInTime(Checker):
 
     # --- connections ------------------------------------------------------------------------------
     def channel_up(self, hub: Hub, peer: Any) -> None:
-        """Record a connection between queue and worker."""
-        is_ours = hub.kind == "worker" or (hub.kind == "queue" and hub.places[peer] == BACK)
-        if self.knobs.crew is PirateVariant.PARANOID and is_ours and peer not in self._activity:
+        """Record, at the queue, a connection to a worker."""
+        if hub.kind == "queue":
+            self._is_there(hub, peer)
+
+    def caller_up(self, hub: Hub, peer: Any) -> None:
+        """Record, at the worker, a connection to the queue."""
+        if hub.kind == "worker":
+            self._is_there(hub, peer)
+
+    def _is_there(self, hub: Hub, peer: Any) -> None:
+        if self.knobs.crew is PirateVariant.PARANOID and peer not in self._activity:
             self._activity[peer] = _PeerActivity(hub)
 
     def channel_lost(self, _hub: Hub, peer: Any) -> None:

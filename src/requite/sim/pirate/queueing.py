@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from requite.protocols.pirate.policy import BACK, FRONT
+from requite.protocols.pirate.policy import BACK
 from requite.sim.kernel.history import Checker, History
+from requite.sim.kernel.hub import Hub
 from requite.sim.pirate.knobs import PirateVariant
-from requite.sim.pirate.watch import Hub
 
 READY: Final = (b"READY", b"\x01")
 BEATS: Final = (b"HEARTBEAT", b"\x02")
@@ -49,26 +49,32 @@ class TheQueue(Checker):
             self._next_address = party.first_address
 
     # --- connections ------------------------------------------------------------------------------
-    def channel_up(self, hub: Hub, peer: Any) -> None:
-        """Record a new connection, or the end of back-pressure."""
+    def caller_up(self, hub: Hub, peer: Any) -> None:
+        """Record a new client, or the end of its back-pressure."""
         if hub.kind != "queue":
             return
-        was_shut = peer in self._shut
         self._shut.pop(peer, None)
-        if hub.places[peer] == FRONT:
-            if peer not in self._came and not hub.draining:
-                self._came[peer] = deque()
-                address = (self._next_address & 0xFFFF_FFFF).to_bytes(4, "big")
-                self._clients[b"\0" + address] = peer
-                self._next_address += 1
-        elif was_shut and peer in self._idle:
-            del self._idle[peer]
-            self._idle[peer] = None
+        if peer not in self._came and not hub.draining:
+            self._came[peer] = deque()
+            address = (self._next_address & 0xFFFF_FFFF).to_bytes(4, "big")
+            self._clients[b"\0" + address] = peer
+            self._next_address += 1
 
-    def channel_down(self, hub: Hub, peer: Any) -> None:
-        """Record back-pressure."""
+    def channel_up(self, hub: Hub, peer: Any) -> None:
+        """Record the end of a worker's back-pressure."""
+        if hub.kind == "queue" and peer in self._shut:
+            del self._shut[peer]
+            if peer in self._idle:
+                self._make_idle(peer)
+
+    def caller_down(self, hub: Hub, peer: Any) -> None:
+        """Record back-pressure of a client."""
         if hub.kind == "queue":
             self._shut[peer] = None
+
+    def channel_down(self, hub: Hub, peer: Any) -> None:
+        """Record back-pressure of a worker."""
+        self.caller_down(hub, peer)
 
     def channel_lost(self, hub: Hub, peer: Any) -> None:
         """Forget a lost connection and its requests."""

@@ -2,59 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final
 
-from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, one_of
-from requite.sim.kernel.faults import FaultKind, faults_of
-from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
+from requite.sim.kernel.drawing import CALM, FAULTS, WORK, Choices, Draw, always, between, one_of
+from requite.sim.kernel.faults import FaultKind
+from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario, partitions, usual
 from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant, PirateWorkerSpec
 
 _PATIENCE: Final = 40  # one-way network delays
 
 
-@dataclass(frozen=True, slots=True)
-class PirateScenario(Scenario):
-    """A scenario. `variants`: a run draws one."""
-
-    variants: tuple[PirateVariant, ...] = tuple(PirateVariant)
-
-
-_ALL: Final = faults_of("client", "middle", "worker", more=(FaultKind.INTRUDER,))
 _LIST: Final = (
-    PirateScenario(
+    Scenario(
         "pirate-calm",
         "requests and replies without faults: each call takes one attempt",
         behaviours=ANSWERING,
-        fixed={
-            "lossless": True,
-            "network.jitter_s": 0.0,
-            "network.spike_p": 0.0,
-            "big_p": 0.0,
-            "cancel_p": 0.0,
-            "timeout_s": 60.0,
-            "service_s": 0.005,
-            "output_size_max": 64 << 20,
-            "clients.slots": 1024,
-            "clients.attempt_timeout_s": 30.0,
-        },
+        fixed=CALM | {"lossless": True, "clients.slots": 1024, "clients.attempt_timeout_s": 30.0},
     ),
-    PirateScenario(
+    Scenario(
         "pirate-lazy",
         "clients retry; servers crash, freeze and come back",
-        variants=(PirateVariant.LAZY,),
+        fixed={"crew": PirateVariant.LAZY},
         faults=(FaultKind.CRASH_MIDDLE, FaultKind.FREEZE_MIDDLE, FaultKind.POWER_LOSS),
     ),
-    PirateScenario(
+    Scenario(
         "pirate-simple",
         "a queue and REQ workers, which crash and come back",
-        variants=(PirateVariant.SIMPLE,),
+        fixed={"crew": PirateVariant.SIMPLE},
         faults=(FaultKind.CRASH_MIDDLE, FaultKind.CRASH_WORKER, FaultKind.POWER_LOSS),
     ),
-    PirateScenario(
+    Scenario(
         "pirate-paranoid",
         "a queue and workers with heartbeats, which crash, freeze, and are cut off",
-        variants=(PirateVariant.PARANOID,),
+        fixed={"crew": PirateVariant.PARANOID},
         faults=(
             FaultKind.CRASH_MIDDLE,
             FaultKind.CRASH_WORKER,
@@ -65,25 +46,19 @@ _LIST: Final = (
             FaultKind.BLACK_HOLE,
         ),
     ),
-    PirateScenario(
+    Scenario(
         "pirate-silence",
         "few requests, and workers freeze: only heartbeats show which peers are alive",
-        variants=(PirateVariant.PARANOID,),
         faults=(FaultKind.FREEZE_WORKER, FaultKind.FREEZE_MIDDLE, FaultKind.BLACK_HOLE),
-        fixed={"calls": 12, "faults_per_s": 0.5, "outage_max": 10.0},
+        fixed={
+            "crew": PirateVariant.PARANOID,
+            "calls": 12,
+            "faults_per_s": 0.5,
+            "outage_max": 10.0,
+        },
     ),
-    PirateScenario(
-        "pirate-partitions",
-        "the network is cut or congested; connections are reset or silently dropped",
-        faults=(
-            FaultKind.PARTITION,
-            FaultKind.PARTITION_ONE_WAY,
-            FaultKind.CLOG,
-            FaultKind.RESET,
-            FaultKind.BLACK_HOLE,
-        ),
-    ),
-    PirateScenario(
+    partitions("pirate"),
+    Scenario(
         "pirate-overload",
         "more requests than can be answered in time: abandoned ones never start",
         faults=(FaultKind.RESET, FaultKind.CRASH_CLIENT, FaultKind.CLOG),
@@ -97,18 +72,7 @@ _LIST: Final = (
             "network.buffer_size": 2 << 10,
         },
     ),
-    PirateScenario(
-        "pirate-garbage",
-        "intruders send garbage, as clients, workers and servers' clients",
-        faults=(FaultKind.INTRUDER,),
-        fixed={"faults_per_s": 1.0},
-    ),
-    PirateScenario(
-        "pirate-drain",
-        "clients, workers, servers and queues drain and come back",
-        faults=(FaultKind.DRAIN_CLIENT, FaultKind.DRAIN_MIDDLE, FaultKind.DRAIN_WORKER),
-    ),
-    PirateScenario("pirate-swarm", "a random subset of all faults", faults=_ALL, swarm=True),
+    *usual("pirate", "client", "middle", "worker"),
 )
 PIRATE_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
@@ -139,22 +103,23 @@ _CLIENT: Final[Choices] = {
 }
 
 
-def draw(seed: int, scenario: PirateScenario) -> PirateKnobs:
+def draw(seed: int, scenario: Scenario) -> PirateKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     luck = Draw(seed, "pirate", scenario)
-    variant: PirateVariant = luck.one("crew", one_of(*scenario.variants))
+    variant: PirateVariant = luck.one("crew", one_of(*PirateVariant))
     calls = luck.calls()
     network = calls["network"]
-    clients = luck.specs("client", between(1, 4), _CLIENT)
     # A client that times out before a reply can arrive never gets one.
     patience_s = _PATIENCE * (network.latency_s + network.jitter_s)
-    for client in clients.values():
-        client["attempt_timeout_s"] = max(client["attempt_timeout_s"], patience_s)
+    clients = luck.cast(PirateClientSpec, "client", between(1, 4), _CLIENT)
     workers = always(0) if variant is PirateVariant.LAZY else between(1, 4)
     return PirateKnobs(
         **luck.knobs(_KNOBS),
         **calls,
         crew=variant,
-        clients=tuple(PirateClientSpec(name, **knobs) for name, knobs in clients.items()),
-        workers=tuple(PirateWorkerSpec(name) for name in luck.specs("worker", workers, {})),
+        clients=tuple(
+            replace(client, attempt_timeout_s=max(client.attempt_timeout_s, patience_s))
+            for client in clients
+        ),
+        workers=luck.cast(PirateWorkerSpec, "worker", workers, {}),
     )

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from requite.protocols.amqp.topology import Pool
 from requite.sim.kernel import virtual
-from requite.sim.kernel.network import Network
 from requite.sim.kernel.plan import Plan
 from requite.sim.kernel.process import Process
 from requite.sim.kernel.result import Options
@@ -55,18 +54,13 @@ class PoolSimulation(Simulation):
         knobs = self.knobs
         self.ledger = Ledger(self.history, knobs)
         self.store = PoolStore(self.world, knobs, self.ledger)
-        self.stage = PoolStage(
-            self.world,
-            Network(self.world, knobs.network),
-            self.history,
+        self.stage = PoolStage.of(
             self,
-            knobs,
-            options.parts_of(PoolSimParts),
-            self.ledger,
-            self.store,
-            ManagementApi(self.store, knobs.api_s),
-            knobs.config.pool.version,
-            self.transcript,
+            PoolSimParts,
+            ledger=self.ledger,
+            store=self.store,
+            api=ManagementApi(self.store, knobs.api_s),
+            version=knobs.config.pool.version,
         )
         self.rabbit = RabbitParty(self.stage, self.store, knobs.server)
         self.stage.rabbit = self.rabbit

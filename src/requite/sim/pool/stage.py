@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING
 from requite.pool.config import PoolConfig
 from requite.pool.engine import PoolParts
 from requite.pool.manager.rabbit import Rabbit
+from requite.sim.kernel.stage import RunStage
+from requite.sim.pool.knobs import PoolKnobs
 
 if TYPE_CHECKING:
-    from requite.sim.kernel.history import History
-    from requite.sim.kernel.network import Network
-    from requite.sim.kernel.process import Supervisor
-    from requite.sim.kernel.transcript import Transcript
-    from requite.sim.kernel.world import World
-    from requite.sim.pool.knobs import PoolKnobs
     from requite.sim.pool.ledger import Ledger
     from requite.sim.pool.management import ManagementApi
     from requite.sim.pool.store import PoolStore
@@ -31,22 +27,15 @@ class PoolSimParts:
     connect: Callable[[PoolConfig], Rabbit] = Rabbit
 
 
-@dataclass(slots=True)
-class PoolStage:
+@dataclass(slots=True, kw_only=True)
+class PoolStage(RunStage[PoolKnobs, PoolSimParts]):
     """The state that all processes of a run share. `version`: the version of workers that managers
     start with."""
 
-    world: World
-    network: Network
-    history: History
-    supervisor: Supervisor
-    knobs: PoolKnobs
-    parts: PoolSimParts
     ledger: Ledger
     store: PoolStore
     api: ManagementApi
     version: str
-    transcript: Transcript | None = None
     rabbit: RabbitParty[PoolStage] = field(init=False)
 
     @property

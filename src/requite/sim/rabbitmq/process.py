@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from requite.shell.host import Host
-from requite.sim.kernel.party import BaseParty, StageT
+from requite.sim.kernel.party import Party, StageT
 from requite.sim.kernel.process import Ending
 from requite.sim.kernel.stream import SimStream
 from requite.sim.rabbitmq.server import Deferred, Server, ServerSettings
@@ -18,7 +18,7 @@ RABBIT: Final = "rabbit"
 PORT: Final = "5672"
 
 
-class RabbitParty(BaseParty[StageT]):
+class RabbitParty(Party[StageT]):
     """RabbitMQ. Durable queues and messages in `store` survive its restarts."""
 
     kind = "rabbit"

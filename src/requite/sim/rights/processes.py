@@ -8,14 +8,13 @@ from requite.access import Access
 from requite.framing import Framing, SocketType, Zmtp
 from requite.principal import Credential, Principal
 from requite.protocols.majordomo.wire import FEATURES
-from requite.sim.majordomo.clients import ClientProcess
-from requite.sim.majordomo.roles import Broker, Dialler, Stage
-from requite.sim.majordomo.workers import WorkerProcess
+from requite.sim.majordomo.parties import Broker, ClientProcess, Peer, Stage, WorkerProcess
 from requite.sim.rights.knobs import RightsKnobs
 from requite.sim.rights.watch import WatchedRights, asker_of
 
 if TYPE_CHECKING:
     from requite.shell.host import Host
+    from requite.sim.kernel.stream import SimStream
     from requite.sim.majordomo.knobs import ClientSpec
     from requite.sim.rights.operator import Operator
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 class RightsBroker(Broker):
     """A broker that knows its peers by the operator's access file."""
 
-    watch = WatchedRights
+    observer = WatchedRights
 
     def __init__(self, stage: Stage, operator: Operator) -> None:
         super().__init__(stage)
@@ -51,22 +50,23 @@ class RightsBroker(Broker):
 
     def _tell_rights(self) -> None:
         users = {user.name: user for user in self._access.users}
-        self._stage.history.tell("rights_changed", users)
+        self.stage.history.tell("rights_changed", users)
 
 
-class Member(Dialler):
+class Member(Peer):
     """A process with a credential; it announces features if its member does."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        knobs = self._stage.knobs
+        knobs = self.stage.knobs
         assert isinstance(knobs, RightsKnobs)
         self.member = knobs.member(self.name)
         self.credential = self.member.credential
 
-    def _make_framing(self) -> Framing:
+    def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> Framing:
+        """Return ZMTP of a DEALER, with or without features."""
         features = FEATURES if self.member.features else ()
-        return Zmtp(SocketType.DEALER, identity=self._identity, features=features)
+        return Zmtp(SocketType.DEALER, identity=self.identity, features=features)
 
 
 class RightsClient(ClientProcess, Member):
@@ -82,7 +82,7 @@ class RightsWorker(WorkerProcess, Member):
 
     def deliver(self, token: Any, what: Any) -> None:
         """Report the principal of a request, and start its handler."""
-        history = self._stage.history
+        history = self.stage.history
         if self.spec.version == "0.3":
             asker = asker_of(what.frames, history)
             history.tell("principal_named", self.member, what.principal, asker)

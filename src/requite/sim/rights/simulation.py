@@ -10,8 +10,7 @@ from requite.sim.kernel.faults import Fault
 from requite.sim.kernel.plan import Plan
 from requite.sim.kernel.result import Options
 from requite.sim.majordomo.cast import MajordomoCast
-from requite.sim.majordomo.clients import ClientProcess
-from requite.sim.majordomo.roles import Stage
+from requite.sim.majordomo.parties import ClientProcess, Stage
 from requite.sim.majordomo.simulation import MajordomoSimulation
 from requite.sim.rights.checkers import RIGHTS_CHECKERS
 from requite.sim.rights.knobs import RightsKnobs
@@ -88,9 +87,9 @@ class RightsSimulation(MajordomoSimulation):
         super().__init__(plan, options)
         self.injector = RightsInjector(self.cast)
 
-    def make_cast(self, stage: Stage) -> RightsCast:
+    def make_cast(self) -> RightsCast:
         """Create all processes."""
-        return RightsCast(stage, self.knobs)
+        return RightsCast(self.make_stage(), self.knobs)
 
     def settle_s(self) -> float:
         """Return the time in seconds in which everything must settle once faults have ended."""
@@ -99,7 +98,7 @@ class RightsSimulation(MajordomoSimulation):
     def _drain_clients(self) -> bool:
         """Check I18, too: without clients, nothing counts as used."""
         has_passed = super()._drain_clients()
-        left = [*left_in_usages(self.cast.broker.watched.engine)]
+        left = [*left_in_usages(self.cast.broker.hub.engine)]
         for what in left:
             self.history.violate("I18", f"all clients have left, but {what}")
         return has_passed and not left

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from requite.chronicle import NO_CALL
 from requite.engine import Effect, Engine, Received, Send
@@ -25,10 +25,13 @@ from requite.protocols.majordomo.wire import (
 )
 from requite.sim.kernel.garbage import GarbageEngine, Messages
 from requite.sim.majordomo.intruder import Intruder
-from requite.sim.majordomo.roles import Stage
+from requite.sim.majordomo.parties import Stage
 from requite.sim.rights.knobs import RightsKnobs
 from requite.sim.rights.processes import Member, origin_of
 from requite.sim.rights.watch import ASKED_BY
+
+if TYPE_CHECKING:
+    from requite.sim.kernel.stream import SimStream
 
 OWN: Final = "strange"
 """The service that strangers may serve and call, with all names below it."""
@@ -164,7 +167,8 @@ class Stranger(Intruder, Member):
         """Return an engine that attacks."""
         return _StrangeEngine(self.rng, self._knobs, self.name)
 
-    def _make_framing(self) -> Framing:
+    def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> Framing:
+        """Return ZMTP, sometimes with the identity of another peer."""
         is_named = self.rng.random() < _NAMED_P
-        self._identity = self.rng.choice(self._others) if is_named else b""
-        return Member._make_framing(self)
+        self.identity = self.rng.choice(self._others) if is_named else b""
+        return Member.make_framing(self, stream, place, accepted)

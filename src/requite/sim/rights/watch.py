@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from requite.engine import Cause, Disconnect, Effect, Input, PeerLost, Send
+from requite.engine import Cause, Disconnect, Effect, Engine, Input, PeerLost, Send
 from requite.errors import RemoteViolation
 from requite.protocols.majordomo.wire import (
     ClientFinal,
@@ -19,8 +19,8 @@ from requite.protocols.majordomo.wire import (
     WorkerRequest,
 )
 from requite.request import Status
+from requite.sim.kernel.transcript import name_of
 from requite.sim.kernel.workload import parse_task
-from requite.sim.majordomo.watch import name_of
 from requite.sim.majordomo.watch_broker import WatchedBroker
 
 if TYPE_CHECKING:
@@ -65,12 +65,12 @@ def askers_of(reply: Iterable[bytes], history: History) -> Iterator[str]:
 class WatchedRights(WatchedBroker):
     """The engine of a broker with an access file, under observation."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, engine: Engine, process: Any) -> None:
+        super().__init__(engine, process)
         self._served: dict[Any, tuple[str, Dialect]] = {}  # by connection of a worker
 
     # --- inputs -----------------------------------------------------------------------------------
-    def _handle(self, event: Input, now: float) -> Iterable[Effect]:
+    def _handle(self, event: Input, now: float) -> list[Effect]:
         if event.__class__ is PeerLost:
             link: Any = event.peer
             process = link.stream.other.process
@@ -95,22 +95,20 @@ class WatchedRights(WatchedBroker):
                 self._served[peer] = command.service.decode(errors="replace"), dialect
             return
 
-    def _leave(self, peer: Any) -> None:
-        super()._leave(peer)
+    def _lost(self, peer: Any) -> None:
+        super()._lost(peer)
         self._served.pop(peer, None)
 
-    def _judge(self, effect: Disconnect) -> None:
+    def _disconnected(self, effect: Disconnect) -> None:
         link: Any = effect.peer
         if effect.cause is Cause.DENIED and link.stream.other.process.is_honest:
             service, _ = self._served[link]
             self._history.tell("worker_denied", name_of(link), service)
-        super()._judge(effect)
+        super()._disconnected(effect)
 
     # --- effects ----------------------------------------------------------------------------------
-    def observe(self, effect: Effect) -> None:
-        """Report requests and replies to the checkers."""
-        if effect.__class__ is not Send:
-            return
+    def _sent(self, effect: Send) -> None:
+        super()._sent(effect)
         if effect.peer in self._served:
             self._sent_to_worker(effect.peer, list(effect.message))
         elif effect.peer in self._dialects:

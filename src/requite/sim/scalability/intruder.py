@@ -6,9 +6,9 @@ an intruder never names a pending one. It may swallow the requests it gets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from requite.engine import Effect, Received, Send
 from requite.framing.base import Framing
@@ -16,47 +16,44 @@ from requite.framing.sp import SpStream
 from requite.protocols.scalability.wire import REP, REQ
 from requite.sim.kernel.garbage import BaseIntruder, GarbageEngine, Messages
 from requite.sim.kernel.raw_bytes import RawBytes, spoil
-from requite.sim.scalability.party import SpStage
+from requite.sim.kernel.stage import RunStage
+from requite.sim.scalability.knobs import ScalabilityKnobs
 from requite.sim.scalability.stack import IDS, Parsed, parse, tag
-from requite.sim.scalability.topology import Edge
 
-_FLOOD_SIZE: Final = 5000
-_FLOOD: Final = 40
 _WRONG_TYPES: Final = (0, 16, 17, 32, 98, 112, 0xFFFF)
 # Pending request ids are close together; one with any of these bits flipped is never pending.
 _FAR_BITS: Final = range(20, 30)
 
 
 # --- garbage in whole messages --------------------------------------------------------------------
-def _noise(rng: Random) -> list[bytes]:
-    return [rng.randbytes(rng.choice((4, 5, 8, 11, 40))) for _ in range(rng.randint(1, 4))]
+def _noise(rng: Random) -> Messages:
+    return [[rng.randbytes(rng.choice((4, 5, 8, 11, 40)))] for _ in range(rng.randint(1, 4))]
 
 
-def _short(rng: Random) -> list[bytes]:
-    return [rng.randbytes(size) for size in (0, 1, 3)]
+def _short(rng: Random) -> Messages:
+    return [[rng.randbytes(size)] for size in (0, 1, 3)]
 
 
-def _bottomless(rng: Random) -> list[bytes]:
-    return [_tags(rng, rng.randint(1, 12)) + rng.randbytes(rng.randint(0, 3))]
+def _bottomless(rng: Random) -> Messages:
+    return [[_tags(rng, rng.randint(1, 12)) + rng.randbytes(rng.randint(0, 3))]]
 
 
-def _deep(rng: Random) -> list[bytes]:
+def _deep(rng: Random) -> Messages:
     """Return stacks around the depth at which receivers drop them."""
-    return [_tags(rng, depth) + _bottom(rng) + b"deep" for depth in (6, 7, 8, 9, 60)]
+    return [[_tags(rng, depth) + _bottom(rng) + b"deep"] for depth in (6, 7, 8, 9, 60)]
 
 
-def _strange(rng: Random) -> list[bytes]:
+def _strange(rng: Random) -> Messages:
     """Return meaningless requests, or replies that nobody requested."""
-    return [_tags(rng, rng.randint(0, 3)) + _bottom(rng) + b"?" * n for n in (0, 1, 30)]
+    return [[_tags(rng, rng.randint(0, 3)) + _bottom(rng) + b"?" * n] for n in (0, 1, 30)]
 
 
-def _same_twice(rng: Random) -> list[bytes]:
-    return [_bottom(rng) + b"again"] * 3
+def _same_twice(rng: Random) -> Messages:
+    return [[_bottom(rng) + b"again"]] * 3
 
 
-def _flood(rng: Random) -> list[bytes]:
-    """Return more than fits into buffers; `_GarbageEngine` then stops reading."""
-    return [_bottom(rng) + b"x" * _FLOOD_SIZE for _ in range(_FLOOD)]
+def _flood(rng: Random) -> Messages:
+    return [[_bottom(rng) + b"x" * 5000] for _ in range(40)]
 
 
 def _tags(rng: Random, depth: int) -> bytes:
@@ -65,17 +62,6 @@ def _tags(rng: Random, depth: int) -> bytes:
 
 def _bottom(rng: Random) -> bytes:
     return tag(rng.randrange(IDS), bottom=True)
-
-
-_KINDS: Final[tuple[Callable[[Random], list[bytes]], ...]] = (
-    _noise,
-    _short,
-    _bottomless,
-    _deep,
-    _strange,
-    _same_twice,
-    _flood,
-)
 
 
 def _lie(rng: Random, asked: Parsed) -> bytes:
@@ -101,7 +87,7 @@ def _draw_framing(rng: Random, own: int, *, in_band: bool) -> Framing:
     if rng.random() < 0.6:
         return SpStream(own, peer, in_band=in_band)
     good = SpStream(own, peer, in_band=in_band).opening()
-    sized = [_sized(payload, in_band) for kind in (_noise, _strange) for payload in kind(rng)]
+    sized = [_sized(m[0], in_band) for kind in (_noise, _strange) for m in kind(rng)]
     session = good + b"".join(sized)
     mark = b"\1" if in_band else b""
     openings = (
@@ -126,14 +112,7 @@ def _sized(payload: bytes, in_band: bool) -> bytes:
     return (b"\1" if in_band else b"") + len(payload).to_bytes(8, "big") + payload
 
 
-class _GarbageEngine(GarbageEngine):
-    def play(self, peer: Any) -> Messages:
-        """See `GarbageEngine.play`."""
-        kind = self.rng.choice(_KINDS)
-        if kind is _flood:
-            peer.stream.pause_reading()
-        return [[payload] for payload in kind(self.rng)]
-
+class _Liar(GarbageEngine):
     def answer(self, event: Received) -> Iterator[Effect]:
         """Swallow requests; answer some of them falsely."""
         for (payload,) in event.messages:
@@ -142,30 +121,23 @@ class _GarbageEngine(GarbageEngine):
                 yield Send(event.peer, [_lie(self.rng, asked)])
 
 
-class _Target(NamedTuple):
-    """The address that an intruder dials, and its role."""
-
-    address: str
-    own_type: int
-
-
 class SpIntruder(BaseIntruder):
     """An intruder that connects to any port, on either side."""
 
-    def __init__(self, name: str, stage: SpStage) -> None:
+    kinds = (_noise, _short, _bottomless, _deep, _strange, _same_twice, _flood)
+
+    def __init__(self, name: str, stage: RunStage[ScalabilityKnobs, Any]) -> None:
         super().__init__(name, stage)
         self._in_band = stage.knobs.in_band
-        self._targets = [*dict.fromkeys(map(_target, stage.knobs.edges))]
+        edges = stage.knobs.edges
+        targets = [(edge.address, REQ if edge.upper_dials else REP) for edge in edges]
+        self._targets = [*dict.fromkeys(targets)]
 
     def make_engine(self) -> GarbageEngine:
         """See `BaseIntruder.make_engine`."""
-        return _GarbageEngine(self.rng)
+        return _Liar(self.rng, self.kinds)
 
     def aim(self) -> tuple[str, Framing]:
         """See `BaseIntruder.aim`."""
-        target = self.rng.choice(self._targets)
-        return target.address, _draw_framing(self.rng, target.own_type, in_band=self._in_band)
-
-
-def _target(edge: Edge) -> _Target:
-    return _Target(edge.address, REQ if edge.upper_dials else REP)
+        address, own_type = self.rng.choice(self._targets)
+        return address, _draw_framing(self.rng, own_type, in_band=self._in_band)

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from requite.sim.kernel.knobs import EngineKnobs
 from requite.sim.scalability.topology import Edge
 
 _SLACK_S: Final = 0.01
-
-
-class Named(Protocol):
-    """The specification of any process."""
-
-    @property
-    def name(self) -> str:
-        """The name of its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +54,9 @@ class SpWorkerSpec:
 class ScalabilityKnobs(EngineKnobs):
     """A run of clients, devices and workers, with a channel for each of `edges`.
 
-    `hold_s`: how long a device keeps a
-    request that no channel accepts. `wraps`: ids begin a few below 2^31. `in_band`: connections use
-    the IPC mapping, else that of TCP. `at_once`: every call is answered at the first attempt.
+    `hold_s`: how long a device keeps a request that no channel accepts. `wraps`: ids begin a few
+    below 2^31. `in_band`: connections use the IPC mapping, else that of TCP. `at_once`: every call
+    is answered at the first attempt.
     """
 
     one_by_one = frozenset({"clients", "devices", "workers", "edges"})
@@ -82,11 +74,6 @@ class ScalabilityKnobs(EngineKnobs):
     at_once: bool = False
 
     @property
-    def outage_unit_s(self) -> float:
-        """The unit of outages: one second."""
-        return 1.0
-
-    @property
     def runs_at_once(self) -> int | None:
         """How often a call runs at its first attempt if nothing goes wrong; None: any number."""
         return 1 if self.at_once else None
@@ -95,9 +82,3 @@ class ScalabilityKnobs(EngineKnobs):
     def resend_late_s(self) -> float:
         """How late a client may send a request again."""
         return self.pace.timer_late_s + self.pace.flush_late_s + _SLACK_S
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all honest processes."""
-        specs: tuple[Named, ...] = (*self.clients, *self.devices, *self.workers)
-        return [spec.name for spec in specs]

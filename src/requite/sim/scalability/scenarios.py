@@ -2,83 +2,80 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from requite.sim.kernel.faults import FaultKind, faults_of
-from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
-from requite.sim.scalability.shapes import Shape
+from requite.sim.kernel.drawing import (
+    CALM,
+    FAULTS,
+    WORK,
+    Choice,
+    Choices,
+    Draw,
+    always,
+    between,
+    chance,
+    one_of,
+)
+from requite.sim.kernel.faults import FaultKind
+from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario, partitions, usual
+from requite.sim.scalability.knobs import DeviceSpec, ScalabilityKnobs, SpClientSpec, SpWorkerSpec
+from requite.sim.scalability.stack import IDS
+from requite.sim.scalability.topology import Shape, Topology, draw_topology
 
-_LAYERED: Final = (Shape.DIRECT, Shape.CHAIN, Shape.MESH)
+_LAYERED: Final = one_of(Shape.DIRECT, Shape.CHAIN, Shape.MESH)
 
 
-@dataclass(frozen=True, slots=True)
-class SpScenario(Scenario):
-    """A scenario. `shapes`: a run draws one. `ranked`: channels have priorities and weights.
-    `resends`: whether clients resend; None: drawn."""
-
-    shapes: tuple[Shape, ...] = tuple(Shape)
-    ranked: bool = False
-    resends: bool | None = None
-
-
-_QUIET: Final = {
-    "network.jitter_s": 0.0,
-    "network.spike_p": 0.0,
+_QUIET: Final = CALM | {
     "network.buffer_size": 1 << 20,
-    "big_p": 0.0,
-    "cancel_p": 0.0,
-    "timeout_s": 60.0,
-    "service_s": 0.005,
     "hold_s": 30.0,
-    "output_size_max": 64 << 20,
     "clients.hold": True,
     "clients.slots": 1024,
     "clients.tries": None,
 }
 
 _LIST: Final = (
-    SpScenario(
+    Scenario(
         "sp-calm",
         "requests and replies without faults: each call takes one attempt",
-        shapes=_LAYERED,
         behaviours=ANSWERING,
         fixed=_QUIET | {"lossless": True, "at_once": True, "clients.resend_s": 100.0},
+        choices={"shape": _LAYERED},
     ),
-    SpScenario(
+    Scenario(
         "sp-loop",
         "devices forward to each other: the loop settles, and every call gets its reply",
-        shapes=(Shape.LOOP,),
         behaviours=ANSWERING,
-        fixed=_QUIET | {"lossless": True, "clients.resend_s": 1.0, "idempotent_p": 1.0},
+        fixed=_QUIET
+        | {"shape": Shape.LOOP, "lossless": True, "clients.resend_s": 1.0, "idempotent_p": 1.0},
     ),
-    SpScenario(
+    Scenario(
         "sp-fair",
         "equal channels come and go: each gets the same number of requests",
-        shapes=(Shape.DIRECT, Shape.MESH),
+        choices={"shape": one_of(Shape.DIRECT, Shape.MESH)},
         faults=(FaultKind.DRAIN_WORKER, FaultKind.RESET, FaultKind.CRASH_DEVICE),
         behaviours=(Behaviour.ECHO,),
         fixed={"calls": 300, "bursts_p": 0.8, "cancel_p": 0.0},
     ),
-    SpScenario(
+    Scenario(
         "sp-priorities",
         "channels with priorities and weights; some are blocked or lost for a while",
-        shapes=_LAYERED,
+        choices={"shape": _LAYERED, "ranked": always(True)},
         faults=(FaultKind.CLOG, FaultKind.SLOW_READER, FaultKind.RESET, FaultKind.CRASH_WORKER),
-        ranked=True,
         behaviours=ANSWERING,
         fixed={"calls": 300, "bursts_p": 0.8},
     ),
-    SpScenario(
+    Scenario(
         "sp-chain",
         "a chain of one to four devices, which crash and come back",
-        shapes=(Shape.CHAIN,),
+        fixed={"shape": Shape.CHAIN},
         faults=(FaultKind.CRASH_DEVICE, FaultKind.RESET, FaultKind.PARTITION),
     ),
-    SpScenario(
+    Scenario(
         "sp-mesh",
         "layers of devices, each connected to all of the next layer; any of them may crash",
-        shapes=(Shape.MESH,),
+        fixed={"shape": Shape.MESH},
         faults=(
             FaultKind.CRASH_DEVICE,
             FaultKind.CRASH_WORKER,
@@ -86,15 +83,17 @@ _LIST: Final = (
             FaultKind.BLACK_HOLE,
         ),
     ),
-    SpScenario(
+    Scenario(
         "sp-restart-devices",
         "devices keep restarting: backtraces become invalid, and resending recovers the calls",
-        shapes=(Shape.CHAIN, Shape.MESH, Shape.LOOP),
         faults=(FaultKind.CRASH_DEVICE,),
-        resends=True,
         fixed={"faults_per_s": 1.0},
+        choices={
+            "shape": one_of(Shape.CHAIN, Shape.MESH, Shape.LOOP),
+            "resends": always(True),
+        },
     ),
-    SpScenario(
+    Scenario(
         "sp-crash",
         "clients, workers and devices crash and come back",
         faults=(
@@ -104,18 +103,8 @@ _LIST: Final = (
             FaultKind.POWER_LOSS,
         ),
     ),
-    SpScenario(
-        "sp-partitions",
-        "the network is cut or congested; connections are reset or silently dropped",
-        faults=(
-            FaultKind.PARTITION,
-            FaultKind.PARTITION_ONE_WAY,
-            FaultKind.CLOG,
-            FaultKind.RESET,
-            FaultKind.BLACK_HOLE,
-        ),
-    ),
-    SpScenario(
+    partitions("sp"),
+    Scenario(
         "sp-slow-readers",
         "slow readers cause back-pressure",
         faults=(
@@ -127,7 +116,7 @@ _LIST: Final = (
         ),
         fixed={"big_p": 0.3, "bursts_p": 0.8, "network.buffer_size": 2 << 10},
     ),
-    SpScenario(
+    Scenario(
         "sp-overload",
         "more requests than the workers can answer in time",
         faults=(FaultKind.SLOW_READER, FaultKind.RESET),
@@ -142,14 +131,14 @@ _LIST: Final = (
             "network.buffer_size": 2 << 10,
         },
     ),
-    SpScenario(
+    Scenario(
         "sp-endless",
         "calls without a deadline, whose requests and replies are lost again and again",
         faults=(FaultKind.CRASH_WORKER, FaultKind.CRASH_DEVICE, FaultKind.BLACK_HOLE),
-        resends=True,
+        choices={"resends": always(True)},
         fixed={"calls": 300, "endless_p": 0.9, "faults_per_s": 3.0},
     ),
-    SpScenario(
+    Scenario(
         "sp-no-resend",
         "clients never resend: nothing runs twice, and the caller gets an error",
         faults=(
@@ -159,32 +148,112 @@ _LIST: Final = (
             FaultKind.BLACK_HOLE,
             FaultKind.CLOG,
         ),
-        resends=False,
+        choices={"resends": always(False)},
     ),
-    SpScenario(
+    Scenario(
         "sp-wrap",
         "request and channel ids begin a few below 2^31",
         faults=(FaultKind.RESET, FaultKind.CRASH_WORKER, FaultKind.CLOG),
         fixed={"wraps": True},
     ),
-    SpScenario(
-        "sp-garbage",
-        "intruders send garbage, as clients and as workers",
-        faults=(FaultKind.INTRUDER,),
-        fixed={"faults_per_s": 1.0},
-    ),
-    SpScenario(
-        "sp-drain",
-        "clients, workers and devices drain and come back",
-        faults=(FaultKind.DRAIN_CLIENT, FaultKind.DRAIN_DEVICE, FaultKind.DRAIN_WORKER),
-    ),
-    SpScenario(
-        "sp-swarm",
-        "a random subset of all faults",
-        faults=faults_of(
-            "client", "device", "worker", more=(FaultKind.SLOW_READER, FaultKind.INTRUDER)
-        ),
-        swarm=True,
+    *usual(
+        "sp",
+        "client",
+        "device",
+        "worker",
+        more=(FaultKind.SLOW_READER,),
+        choices={"ranked": chance(0.3)},
     ),
 )
 SP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
+
+
+# --- drawing --------------------------------------------------------------------------------------
+_PATIENCE: Final = 15  # service times
+_FAR_BELOW: Final = 20  # ids that wrap begin at most this far below their limit
+
+_KNOBS: Final[Choices] = {
+    **WORK,
+    **FAULTS,
+    "calls": between(60, 160),
+    "faulty_s": between(4.0, 15.0),
+    "wraps": chance(0.2),
+    "hold_s": one_of(1.0, 30.0, 30.0),
+    "in_band": chance(0.3),
+    "output_size_max": one_of(100_000, 1 << 20, 64 << 20),
+    "lossless": always(False),
+    "at_once": always(False),
+}
+_WORKER: Final[Choices] = {"capacity": one_of(1, 2, 16), "queue_max": one_of(1, 8, 1024)}
+
+
+def draw(seed: int, scenario: Scenario) -> ScalabilityKnobs:
+    """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
+    luck = Draw(seed, "sp", scenario)
+    drawn = luck.knobs(_KNOBS)
+    first_id = _first_id(drawn["wraps"])
+    resends = luck.one("resends", always(None))
+    client = _client(resends, drawn["service_s"], first_id)
+    clients = luck.cast(SpClientSpec, "client", between(1, 4), client)
+    workers = luck.cast(SpWorkerSpec, "worker", between(1, 4), {**_WORKER, "first_id": first_id})
+    shape: Shape = luck.one("shape", one_of(*Shape))
+    topology = draw_topology(
+        luck.stream("edges"),
+        shape,
+        [spec.name for spec in clients],
+        [spec.name for spec in workers],
+        ranked=luck.one("ranked", always(False)),
+    )
+    return ScalabilityKnobs(
+        **drawn,
+        **luck.calls(),
+        shape=shape,
+        clients=tuple(map(_once, clients)),
+        devices=tuple(_devices(luck, topology, first_id)),
+        workers=workers,
+        edges=tuple(topology.edges),
+        hops=luck.one("hops", _hops(shape, topology)),
+    )
+
+
+def _once(client: SpClientSpec) -> SpClientSpec:
+    """Return a client with one attempt per call, if it never resends."""
+    return replace(client, tries=1) if client.resend_s is None and client.tries else client
+
+
+# --- the cast -------------------------------------------------------------------------------------
+def _client(resends: bool | None, service_s: float, first_id: Choice) -> Choices:
+    """Return the choices of a client; `resends`: whether it resends, None: drawn."""
+    # A client that resends before a reply can arrive may keep workers busy for ever.
+    intervals = [max(each, _PATIENCE * service_s) for each in (0.3, 1.0, 3.0)]
+    resend_s: dict[bool | None, list[float | None]] = {
+        True: [*intervals],
+        False: [None],
+        None: [*intervals * 4, *[None] * 3],
+    }
+    return {
+        "slots": one_of(4, 1024, 1024, 1024),
+        "resend_s": one_of(*resend_s[resends]),
+        "tries": one_of(None, None, None, 2, 6),
+        "hold": chance(0.8),
+        "soon": chance(0.5),
+        "first_id": first_id,
+    }
+
+
+def _devices(luck: Draw, topology: Topology, first_id: Choice) -> Iterator[DeviceSpec]:
+    """Yield devices; only one of each layer has ids that wrap. With equal ids, two devices of a
+    layer would give the first attempt and a resend the same backtrace."""
+    for first, *others in topology.layers:
+        yield DeviceSpec(first, luck.free(f"{first}/first_id", first_id))
+        yield from map(DeviceSpec, others)
+
+
+def _first_id(wraps: bool) -> Choice:
+    """Return the choice of a first id; None: each start of the process draws its own."""
+    return between(IDS - _FAR_BELOW, IDS - 1) if wraps else always(None)
+
+
+def _hops(shape: Shape, topology: Topology) -> Choice:
+    """Return the choice of the maximum number of tags: eight, or those of the longest path."""
+    return one_of(8, 8, 5 if shape is Shape.LOOP else len(topology.layers) + 1)

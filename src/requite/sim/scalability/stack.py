@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from requite.sim.kernel.transcript import show_frame
+from requite.sim.kernel.workload import CallPlan
+
 TAG_SIZE: Final = 4
 BOTTOM: Final = 0x80
 IDS: Final = 1 << 31  # channel ids, and request ids
+NEWLINE: Final = b"\n"
 
 
 class Parsed(NamedTuple):
@@ -49,6 +53,29 @@ def parse(payload: bytes) -> Parsed | None:
 def payload_of(message: Sequence[bytes]) -> bytes:
     """Return the bytes of a message on the wire: its pieces, joined."""
     return message[0] if len(message) == 1 else b"".join(message)
+
+
+def body_of(plan: CallPlan) -> list[bytes]:
+    """Return the body of a request: a line for each frame."""
+    return [NEWLINE.join(plan.frames)]
+
+
+def describe(message: Sequence[bytes]) -> str:
+    """Describe a message: its channel ids, its request id, its body.
+
+    Only its direction tells a request from a reply.
+    """
+    payload = payload_of(message)
+    parsed = parse(payload)
+    if parsed is None:
+        return f"malformed: {show_frame(payload)}"
+    path = "".join(f"{channel_id}." for channel_id in parsed.channel_ids)
+    return f"{path}[{parsed.request_id}] {show([parsed.body])}"
+
+
+def show(body: Sequence[bytes]) -> str:
+    """Show a body; the bodies of planned calls have several lines."""
+    return " | ".join(map(show_frame, payload_of(body).split(NEWLINE)))
 
 
 def tag(number: int, *, bottom: bool = False) -> bytes:

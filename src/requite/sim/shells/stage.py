@@ -38,7 +38,7 @@ class ShellParts:
     manager: Callable[..., PoolManager] = PoolManager
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ShellStage(RunStage[ShellKnobs, ShellParts]):
     """The state that all processes of a run share."""
 

@@ -13,10 +13,10 @@ from requite.sim.kernel.checkers.calls import (
     OwnReply,
     PartialsInOrder,
 )
-from requite.sim.kernel.checkers.intrusion import NobodyNotices
 from requite.sim.kernel.history import Checker
 from requite.sim.majordomo.checkers.dispatch import AttemptsBounded, NeverStartedInVain, OneOwner
 from requite.sim.majordomo.checkers.fairness import FairToClients, FairToWorkers
+from requite.sim.majordomo.checkers.intrusion import NobodyNotices
 from requite.sim.majordomo.checkers.memory import MemoryBounded
 from requite.sim.majordomo.checkers.presence import HeardInTime
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from requite.engine import Cause
 from requite.errors import CallError
 from requite.request import Reply
+from requite.sim.kernel.checkers.attempts import SentInTime
 from requite.sim.kernel.history import Call, Checker, Execution, History, Trace
 
 Facts = Mapping[str, Any]
@@ -54,7 +55,7 @@ class OneOwner(Checker):
         self._lost[facts["worker"]] = now
         if facts["cause"] is not Cause.SILENT:
             return
-        silent_s = now - self._broker.watched.heard_at.get(facts["worker"], 0.0)
+        silent_s = now - self._broker.hub.heard_at.get(facts["worker"], 0.0)
         if silent_s < self._silence_s.get(name, 0.0) - _SLACK_S:
             why = facts["reason"]
             self.violate(f"{name} is dropped ({why}), but sent bytes {silent_s:.3f} s ago")
@@ -132,14 +133,12 @@ class AttemptsBounded(Checker):
             self.violate(f"{call} was sent {call.sent} times, but started {n} times")
 
 
-class NeverStartedInVain(Checker):
-    """The broker never dispatches a request that it knows to be expired or cancelled.
+class NeverStartedInVain(SentInTime):
+    """No client sends a request that has ended, and the broker dispatches none that it knows to be
+    expired or cancelled.
 
     Workers are not judged: a CANCEL may still be in flight.
     """
-
-    invariant = "I15"
-    sentence = "expired or cancelled work never starts"
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
@@ -174,15 +173,9 @@ class NeverStartedInVain(Checker):
         """Check that the broker holds no expired request."""
         if self._broker is None or not self._broker.alive:
             return
-        for trace in self._broker.watched.traces.values():
+        for trace in self._broker.hub.traces.values():
             if self._late_s(trace) > self.knobs.ending_late_s:
                 self.violate(f"{trace} expired at {trace.expires_at:.4f} s, but is still pending")
-
-    def sent(self, call: Call) -> None:
-        """Check that a client sends no request after its deadline."""
-        late_s = self.history.world.now - call.due_at
-        if late_s > 0.0:
-            self.violate(f"{call} is sent {late_s:.4f} s after its deadline")
 
     def not_told(self, trace: Trace) -> None:
         """Report a worker that gets no CANCEL for a request without a client."""

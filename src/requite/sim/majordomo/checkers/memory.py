@@ -35,7 +35,7 @@ class MemoryBounded(Checker):
         """Check all tables of a broker after an input."""
         if not self._is_on:
             return
-        engine = broker.watched.engine
+        engine = broker.hub.engine
         parties = [*engine.parties.values()]
         clients = [each for each in parties if isinstance(each, Client)]
         workers = [each for each in parties if isinstance(each, Worker)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from requite.sim.kernel.history import Checker
-from requite.sim.majordomo.roles import BROKER
+from requite.sim.majordomo.parties import BROKER
 
 
 class HeardInTime(Checker):

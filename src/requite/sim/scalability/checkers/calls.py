@@ -9,10 +9,11 @@ from typing import Any, Final
 from requite.errors import CallError
 from requite.protocols.scalability.policy import LOSSES_BEFORE_REST, RESEND_S_DEFAULT, REST_S
 from requite.request import Reply
+from requite.sim.kernel.checkers.attempts import Attempts
 from requite.sim.kernel.history import Call, Checker, Execution, History
+from requite.sim.kernel.hub import Hub
 from requite.sim.scalability.knobs import ScalabilityKnobs
-from requite.sim.scalability.watch import Hub
-from requite.sim.scalability.workload import call_in, read_reply
+from requite.sim.scalability.stack import NEWLINE
 
 _SLACK_S: Final = 0.001
 
@@ -27,7 +28,7 @@ class OwnReply(Checker):
         """Check the labels and the payload of a reply, and of the partials joined into it."""
         if not isinstance(outcome, Reply):
             return
-        *parts, final, payload = (b"", b"", *read_reply(outcome.body))
+        *parts, final, payload = (b"", b"", *outcome.body.split(NEWLINE))
         labels = [label.split() for label in parts if label]
         serials = {tuple(words[2:3]) for words in (*labels, final.split())}
         expected = [[b"part", b"%d" % call.number, *words[2:3]] for words in labels]
@@ -47,42 +48,24 @@ class OwnReply(Checker):
             self.violate(f"{call}: its payload was changed on the way to {execution}")
 
 
-class NeverRepeated(Checker):
+class NeverRepeated(Attempts):
     """A client retries only idempotent requests, within the limit, and not too early."""
-
-    invariant = "I11"
-    sentence = "a non-idempotent request is never re-sent once it may have run"
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._last: dict[int, tuple[float, Any]] = {}  # when, and over which channel
 
-    def request_sent(self, hub: Hub, peer: Any, payload: bytes) -> None:
+    def call_sent(self, hub: Hub, peer: Any, call: Call) -> None:
         """Check each attempt of a client."""
-        call = call_in(self.history, payload) if hub.kind == "client" else None
-        if call is None:
-            return
-        call.sent += 1
+        super().call_sent(hub, peer, call)
         if call.sent > 1:
-            self._check_again(call, hub)
-        self._last[call.number] = self.history.world.now, peer
-
-    def _check_again(self, call: Call, hub: Hub) -> None:
-        if not call.idempotent:
-            self.violate(f"{call} is not idempotent and may have run, but is sent again")
-        if call.sent > call.tries_max:
-            self.violate(f"{call} is sent {call.sent} times; at most {call.tries_max} are allowed")
-        sent_at, channel = self._last[call.number]
-        resend_s = _resend_s(self.knobs)[hub.name]
-        waited_s = self.history.world.now - sent_at
-        if channel in hub.places and waited_s < (resend_s or inf) - _SLACK_S:
-            self.violate(f"{call} is sent again after {waited_s:.4f} s, but its channel is alive")
-
-    def execution_started(self, execution: Execution) -> None:
-        """Check each start of a handler."""
-        call = execution.call
-        if not call.idempotent and len(call.executions) > 1:
-            self.violate(f"{call} is not idempotent, but starts again as {execution}")
+            sent_at, channel = self._last[call.number]
+            resend_s = _resend_s(self.knobs)[hub.name]
+            waited_s = self.now - sent_at
+            if channel in hub.places and waited_s < (resend_s or inf) - _SLACK_S:
+                what = f"after {waited_s:.4f} s, but its channel is alive"
+                self.violate(f"{call} is sent again {what}")
+        self._last[call.number] = self.now, peer
 
 
 class ResentAtOnce(Checker):
@@ -122,12 +105,10 @@ class ResentAtOnce(Checker):
         if not self._up[hub]:
             self._lost[hub] = dict.fromkeys(self._lost[hub])
 
-    def request_sent(self, hub: Hub, peer: Any, payload: bytes) -> None:
+    def call_sent(self, hub: Hub, peer: Any, call: Call) -> None:
         """Record an attempt."""
-        call = call_in(self.history, payload) if hub.kind == "client" else None
-        if call is not None:
-            self._tried[call] = peer
-            self._lost[hub].pop(call, None)
+        self._tried[call] = peer
+        self._lost[hub].pop(call, None)
 
     def channel_lost(self, hub: Hub, peer: Any) -> None:
         """Record the calls whose attempt is lost."""
@@ -147,7 +128,7 @@ class ResentAtOnce(Checker):
         lost = self._lost.get(hub)
         if not lost or not self._up[hub]:
             return
-        now = self.history.world.now - hub.process.frozen_s
+        now = hub.now
         for call, since in list(lost.items()):
             lost[call] = now if since is None else since
             if since is not None and now - since > self.knobs.resend_late_s + self._rest_s(call):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from requite.sim.kernel.checkers.turns import SENTENCE, Turns
 from requite.sim.kernel.history import Call, Checker, History
-from requite.sim.majordomo.checkers.fairness import SENTENCE, Turns
-from requite.sim.scalability.watch import Hub
-from requite.sim.scalability.workload import call_in
+from requite.sim.kernel.hub import Hub
 
 # How many rounds two weighted channels that were ready all the time may differ: one at each end, in
 # which the first has had its share and the other has not.
@@ -146,7 +145,7 @@ class FairChannels(Checker):
 
     def _try(self, hub: Hub, peer: Any, payload: bytes) -> Any:
         """Record the channel of a client's call; return the channel of the previous attempt."""
-        call = call_in(self.history, payload) if hub.kind == "client" else None
+        call = hub.call_of(payload) if hub.kind == "client" else None
         if call is None:
             return None
         before, self._tried[call] = self._tried.get(call), peer

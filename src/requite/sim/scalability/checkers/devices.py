@@ -6,9 +6,8 @@ from collections import Counter
 from typing import Any
 
 from requite.sim.kernel.history import Checker, History
+from requite.sim.kernel.hub import Hub
 from requite.sim.scalability.stack import BOTTOM, TAG_SIZE, parse
-from requite.sim.scalability.watch import Hub
-from requite.sim.scalability.workload import call_in
 
 
 class Unaltered(Checker):
@@ -76,7 +75,7 @@ class HopsBounded(Checker):
         depth = _depth(payload)
         if depth > self.knobs.hops:
             self.violate(f"{hub} sends a request with {depth} tags to {hub.names[peer]}")
-        call = call_in(self.history, payload) if hub.kind == "device" else None
+        call = hub.call_of(payload) if hub.kind == "device" else None
         if call is None:
             return
         self._handed_on[call.number] += 1
@@ -90,7 +89,7 @@ class HopsBounded(Checker):
         if parsed is not None and parsed.depth > self.knobs.hops:
             self._too_deep.add(payload)
 
-    def request_taken(self, hub: Hub, payload: bytes) -> None:
+    def request_taken(self, hub: Hub, _peer: Any, payload: bytes) -> None:
         """Check that a worker starts no request that it must drop."""
         if payload in self._too_deep:
             self.violate(f"{hub} starts {payload[:60]!r}, with more than {self.knobs.hops} tags")
