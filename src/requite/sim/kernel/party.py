@@ -181,7 +181,7 @@ class Party(EngineProcess, Generic[StageT]):
 
     def _dialled(self, stream: SimStream) -> Link:
         framing = self.make_framing(stream, None, accepted=False)
-        return self.host.opened(stream, framing=framing, patience_s=self._addresses.patience_s())
+        return self.host.opened(stream, framing=framing)
 
     def _link_ended(self, link: Link, reason: str) -> None:
         self._addresses.ended(link, reason)

@@ -129,6 +129,11 @@ class Peer(Party[Stage]):
         """Return ZMTP of a DEALER."""
         return Zmtp(SocketType.DEALER, identity=self.identity)
 
+    def _dialled(self, stream: SimStream) -> Link:
+        """Give up a broker of a pair soon if it does not answer."""
+        framing = self.make_framing(stream, None, accepted=False)
+        return self.host.opened(stream, framing=framing, patience_s=self._addresses.patience_s())
+
 
 class ClientProcess(ClientParty[Stage], Peer):
     """A client, and its user."""
