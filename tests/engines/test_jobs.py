@@ -6,7 +6,6 @@ import pytest
 
 from requite.chronicle import Chronicle, Kind
 from requite.core.jobs import ClientJob, Jobs
-from requite.core.observer import observer_of
 from requite.core.recording import JobRecorder
 from requite.engine import CancelHandler, Deliver, Effect, Finished, Note, Produced, Warn
 from requite.errors import LocalViolation
@@ -18,10 +17,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.chronicle = Chronicle()
-        recorder: JobRecorder[ClientJob] = JobRecorder(self.chronicle, b"i" * 8, "echo")
-        self.jobs: Jobs[ClientJob] = Jobs(
-            "echo", observer_of(recorder, notes=True), kind="a server", reply_size_max=4
-        )
+        recorder: JobRecorder[ClientJob] = JobRecorder(self.chronicle, b"i" * 8, "echo", notes=True)
+        self.jobs: Jobs[ClientJob] = Jobs("echo", recorder, kind="a server", reply_size_max=4)
         self.out: list[Effect] = []
         self.job = ClientJob("peer", [b"id"])
         self.jobs.deliver(self.job, "held", Request("echo", [b"body"]), self.out, 1.0)

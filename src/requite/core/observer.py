@@ -1,16 +1,16 @@
 """Observers of engines: each engine has one, which by default ignores all events.
 
-A recorder (`requite.core.recording`) is an observer that writes the journal; `Notes` makes `Note`
-effects for checkers. Engines call their observer without knowing which it is. Only hot paths first
-check `keeps_journal`, since an empty call costs 0.05 us (CPython 3.11), a tenth of a call of SP in
-bulk; and `makes_notes`, since the facts of a remark cost more than the rest of a journal row.
+A recorder (`requite.core.recording`) is an observer that writes the journal; any observer may make
+`Note` effects for checkers. Engines call their observer without knowing which it is. Only hot paths
+first check `keeps_journal`, since an empty call costs 0.05 us (CPython 3.11), a tenth of a call of
+SP in bulk; and `makes_notes`, since the facts of a remark cost more than the rest of a journal row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar
 
 from requite.engine import Effect, Note
 from requite.errors import CallError
@@ -56,21 +56,25 @@ JobT = TypeVar("JobT", bound=Job)
 
 
 class Observer:
-    """Events of every engine. This class and those below ignore all of them.
+    """Events of every engine. This class and those below ignore all of them, except for notes.
 
     `flush_at`: when the engine must call `flush_open_spans`. `keeps_journal`: this is a recorder.
     `makes_notes`: remarks have an effect; gathering their facts costs some 0.5 us.
     """
 
-    flush_at: float = inf
     keeps_journal: bool = False
-    makes_notes: bool = False
+
+    def __init__(self, *, notes: bool = False) -> None:
+        self.flush_at = inf
+        self.makes_notes = notes
 
     def dropped(self, why: str, now: float, count: int = 1) -> None:
         """Messages were dropped."""
 
     def remark(self, kind: str, facts: Mapping[str, Any], out: list[Effect]) -> None:
-        """Something happened that is only for checkers, at this place among the effects."""
+        """Make a note, for checkers, at this place among the effects."""
+        if self.makes_notes:
+            out.append(Note(kind, facts))
 
 
 class CallObserver(Observer, Generic[CallT]):
@@ -124,31 +128,3 @@ class JobObserver(Observer, Generic[JobT]):
 
     def flush_open_spans(self, jobs: dict[JobT, Any] | list[JobT], now: float) -> None:
         """The instant `flush_at` has come; these requests have handlers."""
-
-
-NO_CALL_OBSERVER: Final[CallObserver[Any]] = CallObserver()
-NO_JOB_OBSERVER: Final[JobObserver[Any]] = JobObserver()
-
-
-class Notes:
-    """An observer that makes notes of remarks, and passes all other events on."""
-
-    makes_notes = True
-
-    def __init__(self, within: Observer) -> None:
-        self._within = within
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._within, name)
-
-    def remark(self, kind: str, facts: Mapping[str, Any], out: list[Effect]) -> None:
-        """Append a `Note` to the effects."""
-        out.append(Note(kind, facts))
-
-
-ObserverT = TypeVar("ObserverT", bound=Observer)
-
-
-def observer_of(observer: ObserverT, *, notes: bool) -> ObserverT:
-    """Return an engine's observer; with `notes`, wrapped in `Notes`."""
-    return cast(ObserverT, Notes(observer)) if notes else observer

@@ -29,14 +29,11 @@ from requite.chronicle import (
 )
 from requite.core.denials import Denials
 from requite.core.observer import (
-    NO_CALL_OBSERVER,
-    NO_JOB_OBSERVER,
     CallObserver,
     CallT,
     JobObserver,
     JobT,
     Observer,
-    observer_of,
 )
 from requite.errors import CallError, CallTimeout, Cancelled, Overloaded
 from requite.request import Status, error_class_of
@@ -49,47 +46,62 @@ FAILURES: Final[Mapping[type[CallError], tuple[Kind, int]]] = {
 """Kind and status of a client's own errors; a `TransportError` has none."""
 
 
-class Recorder(Observer):
-    """A chronicle, new ids, counts of dropped messages, and `flush_at`, when to write open spans.
+class Rows:
+    """What a recorder writes with: a chronicle, new ids, and counts of dropped messages.
 
-    `origin` begins all ids; `first_number` separates the ids of several engines of one origin.
+    It sets `flush_at` of its recorder. `origin` begins all ids; `first_number` separates the ids of
+    several engines of one origin.
     """
 
-    keeps_journal = True
+    __slots__ = (
+        "_chronicle",
+        "_dropped",
+        "_number",
+        "_recorder",
+        "_spans",
+        "append_event",
+        "flushed_at",
+        "origin",
+    )
 
-    def __init__(self, chronicle: Chronicle, origin: bytes, first_number: int = 0) -> None:
-        self.flush_at = inf
+    def __init__(
+        self, recorder: Observer, chronicle: Chronicle, origin: bytes, first_number: int = 0
+    ) -> None:
+        self._recorder = recorder
         self._chronicle = chronicle
-        self._origin = origin
+        self.origin = origin
         self._number = first_number  # of the last id
         self._spans = chronicle.spans
-        self._append_event = chronicle.event_rows.append
-        self._flushed_at = 0.0
+        self.append_event = chronicle.event_rows.append
+        self.flushed_at = 0.0
         self._dropped: Counter[str] = Counter()
 
-    def dropped(self, why: str, now: float, count: int = 1) -> None:
+    def dropped(self, why: str, now: float, count: int) -> None:
         """Count dropped messages, to be written at the next flush."""
         self._dropped[why] += count
-        self._schedule_flush(now)
+        self.schedule_flush(now)
 
-    def _new_id(self) -> bytes:
+    def new_id(self) -> bytes:
+        """Return the next id."""
         self._number += 1
-        return self._origin + self._number.to_bytes(8, "big")
+        return self.origin + self._number.to_bytes(8, "big")
 
-    def _schedule_flush(self, now: float) -> None:
-        if self.flush_at == inf:
-            self.flush_at = now + SWEEP_EVERY_S
+    def schedule_flush(self, now: float) -> None:
+        """Schedule a flush, unless one is scheduled."""
+        if self._recorder.flush_at == inf:
+            self._recorder.flush_at = now + SWEEP_EVERY_S
 
-    def _flushed(self, goes_on: bool, now: float) -> None:
+    def flushed(self, goes_on: bool, now: float) -> None:
         """Write the counts of dropped messages; schedule the next flush if it `goes_on`."""
         for why, count in self._dropped.items():
-            self._append_event(EventRow(now, Kind.REFUSED, reason=f"{count} dropped: {why}"))
+            self.append_event(EventRow(now, Kind.REFUSED, reason=f"{count} dropped: {why}"))
         self._dropped.clear()
-        self._flushed_at = now
-        self.flush_at = now + SWEEP_EVERY_S if goes_on else inf
+        self.flushed_at = now
+        self._recorder.flush_at = now + SWEEP_EVERY_S if goes_on else inf
         self._chronicle.trim()
 
-    def _append_span(self, span: SpanRow) -> None:
+    def append_span(self, span: SpanRow) -> None:
+        """Write a request without incidents."""
         self._spans.append(span)
         if len(self._spans) >= PRESS_ROWS:
             self._chronicle.press()
@@ -124,28 +136,37 @@ class DecisionRecorder:
             self._append_event(row)
 
 
-class CallRecorder(Recorder, CallObserver[CallT]):
+class CallRecorder(CallObserver[CallT]):
     """Journals calls, at the client. `failures`: kind and status of errors, for those that have
     them."""
+
+    keeps_journal = True
 
     def __init__(
         self,
         chronicle: Chronicle,
         origin: bytes,
         failures: Mapping[type[CallError], tuple[Kind, int]] = FAILURES,
+        *,
+        notes: bool = False,
     ) -> None:
-        super().__init__(chronicle, origin)
+        super().__init__(notes=notes)
+        self._rows = Rows(self, chronicle, origin)
         self._failures = failures
+
+    def dropped(self, why: str, now: float, count: int = 1) -> None:
+        """Count dropped messages."""
+        self._rows.dropped(why, now, count)
 
     def refused(self, name: bytes, error: CallError, now: float) -> None:
         """Journal a refused call."""
-        self._append_event(refusal(error, now, name))
+        self._rows.append_event(refusal(error, now, name))
 
     def accepted(self, call: CallT) -> None:
         """Give a new call an id if it has none."""
-        call.call_id = call.call_id or self._new_id()
+        call.call_id = call.call_id or self._rows.new_id()
         call.is_expanded = False
-        self._schedule_flush(call.submitted_at)
+        self._rows.schedule_flush(call.submitted_at)
 
     def sent(self, call: CallT, now: float) -> None:
         """Journal an attempt, unless it is part of a span."""
@@ -168,7 +189,7 @@ class CallRecorder(Recorder, CallObserver[CallT]):
             self._write(call, Kind.ANSWERED, now, outcome=Status.OK, size=size)
             return
         instants = call.submitted_at, call.sent_at, now, call.deadline
-        self._append_span((*instants, call.call_id, call.name, b"", call.size, size))
+        self._rows.append_span((*instants, call.call_id, call.name, b"", call.size, size))
 
     def expand(self, call: CallT) -> None:
         """Journal the events of a call up to its first attempt, unless that was done before."""
@@ -201,33 +222,46 @@ class CallRecorder(Recorder, CallObserver[CallT]):
     def flush_open_spans(self, calls: dict[Any, CallT], now: float) -> None:
         """Journal the beginnings of requests in progress since the last flush."""
         for call in reversed(calls.values()):
-            if call.submitted_at < self._flushed_at:
+            if call.submitted_at < self._rows.flushed_at:
                 break  # earlier ones were written by the last flush
             self.expand(call)
-        self._flushed(bool(calls), now)
+        self._rows.flushed(bool(calls), now)
 
     def _write(self, call: CallT, kind: Kind, at: float, **facts: Any) -> None:
         facts.setdefault("attempt", call.tries)
-        self._append_event(EventRow(at, kind, call.call_id, call.name, **facts))
+        self._rows.append_event(EventRow(at, kind, call.call_id, call.name, **facts))
 
 
-class JobRecorder(Recorder, JobObserver[JobT]):
+class JobRecorder(JobObserver[JobT]):
     """Journals requests, at a server or worker, under its own ids."""
 
+    keeps_journal = True
+
     def __init__(
-        self, chronicle: Chronicle, instance: bytes, service: str, first_number: int = 0
+        self,
+        chronicle: Chronicle,
+        instance: bytes,
+        service: str,
+        first_number: int = 0,
+        *,
+        notes: bool = False,
     ) -> None:
-        super().__init__(chronicle, instance, first_number)
+        super().__init__(notes=notes)
+        self._rows = Rows(self, chronicle, instance, first_number)
         self._service = encode_name(service)
+
+    def dropped(self, why: str, now: float, count: int = 1) -> None:
+        """Count dropped messages."""
+        self._rows.dropped(why, now, count)
 
     def delivered(self, job: JobT, size: int, now: float) -> None:
         """Give a new request an id if it has none."""
-        job.call_id = job.call_id or self._new_id()
+        job.call_id = job.call_id or self._rows.new_id()
         job.delivered_at = now
         job.started_at = 0.0
         job.size = size
         job.is_expanded = False
-        self._schedule_flush(now)
+        self._rows.schedule_flush(now)
 
     def started(self, job: JobT, now: float) -> None:
         """Journal that a handler has started, unless that is part of a span."""
@@ -252,7 +286,9 @@ class JobRecorder(Recorder, JobObserver[JobT]):
             self._write(job, Kind.FINISHED, now, **facts)
             return
         instants = job.delivered_at, job.started_at, now, job.due_at
-        self._append_span((*instants, job.call_id, self._service, self._origin, job.size, size))
+        self._rows.append_span(
+            (*instants, job.call_id, self._service, self._rows.origin, job.size, size)
+        )
 
     def abandoned(self, job: JobT, reason: str, now: float) -> None:
         """Journal that no caller waits for a request any more."""
@@ -271,22 +307,25 @@ class JobRecorder(Recorder, JobObserver[JobT]):
     def flush_open_spans(self, jobs: dict[JobT, Any] | list[JobT], now: float) -> None:
         """Journal the beginnings of requests in progress since the last flush."""
         for job in reversed(jobs):
-            if job.delivered_at < self._flushed_at:
+            if job.delivered_at < self._rows.flushed_at:
                 break  # earlier ones were written by the last flush
             self.expand(job)
-        self._flushed(bool(jobs), now)
+        self._rows.flushed(bool(jobs), now)
 
     def _write(self, job: JobT, kind: Kind, at: float, **facts: Any) -> None:
         facts.setdefault("attempt", 1)
-        self._append_event(EventRow(at, kind, job.call_id, self._service, self._origin, **facts))
+        self._rows.append_event(
+            EventRow(at, kind, job.call_id, self._service, self._rows.origin, **facts)
+        )
 
 
 def call_observer(
     chronicle: Chronicle | None, origin: bytes, *, notes: bool = False
 ) -> CallObserver[Any]:
     """Return the observer of a client: a recorder if there is a chronicle."""
-    journal = NO_CALL_OBSERVER if chronicle is None else CallRecorder(chronicle, origin)
-    return observer_of(journal, notes=notes)
+    if chronicle is None:
+        return CallObserver(notes=notes)
+    return CallRecorder(chronicle, origin, notes=notes)
 
 
 def job_observer(
@@ -299,8 +338,8 @@ def job_observer(
 ) -> JobObserver[Any]:
     """Return the observer of a worker or server: a recorder if there is a chronicle."""
     if chronicle is None:
-        return observer_of(NO_JOB_OBSERVER, notes=notes)
-    return observer_of(JobRecorder(chronicle, instance, service, first_number), notes=notes)
+        return JobObserver(notes=notes)
+    return JobRecorder(chronicle, instance, service, first_number, notes=notes)
 
 
 def refusal(error: CallError, now: float, name: bytes = b"") -> EventRow:

@@ -21,12 +21,14 @@ _REBUILD_FLOOR: Final = 64
 class Timers(Generic[Name]):
     """A table of deadlines by name; instants are monotonic seconds."""
 
-    __slots__ = ("_armed", "_heap", "_order")
+    __slots__ = ("_armed", "_heap", "_serials")
 
     def __init__(self) -> None:
         self._armed: dict[Name, tuple[float, int, Name]] = {}
         self._heap: list[tuple[float, int, Name]] = []
-        self._order = count()  # breaks ties in order of arming; names need not be comparable
+        # Serial numbers identify entries, and break ties in order of arming; names need not be
+        # comparable. The identity of a tuple says nothing in compiled code.
+        self._serials = count()
 
     def __len__(self) -> int:
         return len(self._armed)
@@ -36,7 +38,7 @@ class Timers(Generic[Name]):
 
     def set(self, name: Name, at: float) -> None:
         """Arm the deadline `name`, or move it."""
-        entry = (at, next(self._order), name)
+        entry = (at, next(self._serials), name)
         self._armed[name] = entry
         heap = self._heap
         heappush(heap, entry)
@@ -57,9 +59,10 @@ class Timers(Generic[Name]):
         heap = self._heap
         armed = self._armed
         while heap:
-            entry = heap[0]
-            if armed.get(entry[2]) is entry:
-                return entry[0]
+            at, serial, name = heap[0]
+            current = armed.get(name)
+            if current is not None and current[1] == serial:
+                return at
             heappop(heap)
         return None
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct, iter_unpack
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing import foreign
@@ -49,18 +49,6 @@ _IPC_PREFIXES: Final = tuple(_ipc_prefix(_IN_BAND, size) for size in range(_SHOR
 _NO_LIMITS_GIVEN: Final = Limits()
 
 
-class _NotReady(tuple[bytes, ...]):
-    """The prefixes before the peer's header is received: nothing may be encoded yet."""
-
-    __slots__ = ()
-
-    def __getitem__(self, _size: Any) -> NoReturn:
-        raise LocalViolation("cannot encode before the peer's SP header has been received")
-
-
-_NOT_READY: Final = _NotReady()
-
-
 class SpStream:
     """The `Framing` of one connection between an SP endpoint of ours and one of a peer.
 
@@ -83,6 +71,7 @@ class SpStream:
         "_peer_type",
         "_prefix_size",
         "_prefixes",
+        "_prefixes_count",
         "_tail",
         "_traffic",
         "peer_credential",
@@ -108,7 +97,9 @@ class SpStream:
         self._in_band = in_band
         self._limit = limits.message_size_bytes_max
         self._prefix_size = _SIZE_SIZE + in_band
-        self._prefixes: tuple[bytes, ...] = _NOT_READY
+        # The prefixes of the first sizes; none before the peer's header is received.
+        self._prefixes: tuple[bytes, ...] = ()
+        self._prefixes_count = 0
         self._traffic = False  # the header was received, and nothing invalid after it
         self._broken: RemoteViolation | None = None
         self._tail = b""  # the beginning of the header or of a prefix
@@ -176,14 +167,16 @@ class SpStream:
         if len(message) == 2:
             tags, body = message
             size = len(tags) + len(body)
-            out.append(self._prefixes[size] if size < _SHORT_SIZES else self._long_prefix(size))
+            short = size < self._prefixes_count
+            out.append(self._prefixes[size] if short else self._long_prefix(size))
             out.append(tags)
             out.append(body)
         else:
             size = 0
             for piece in message:
                 size += len(piece)
-            out.append(self._prefixes[size] if size < _SHORT_SIZES else self._long_prefix(size))
+            short = size < self._prefixes_count
+            out.append(self._prefixes[size] if short else self._long_prefix(size))
             out += message
         return size + self._prefix_size
 
@@ -232,6 +225,7 @@ class SpStream:
         self.ready = self._traffic = True
         self._tail = b""
         self._prefixes = _IPC_PREFIXES if self._in_band else _STREAM_PREFIXES
+        self._prefixes_count = _SHORT_SIZES
         return self.receive(data[_HEADER_SIZE:])
 
     def _check_header(self, data: bytes) -> None:
@@ -287,7 +281,8 @@ class SpStream:
         return missing
 
     def _long_prefix(self, size: int) -> bytes:
-        self._prefixes[0]  # raises before `ready`
+        if not self.ready:
+            raise LocalViolation("cannot encode before the peer's SP header has been received")
         return _ipc_prefix(_IN_BAND, size) if self._in_band else _stream_prefix(size)
 
     # --- refusals ---------------------------------------------------------------------------------

@@ -287,8 +287,10 @@ class Zmtp:
         greeting = parse_greeting(self._buffer)
         self._buffer = self._buffer[GREETING_SIZE:]
         if len(self._offered) > 1:
-            chosen = (each for each in self._offered if each.name == greeting.mechanism)
-            self._mechanism = next(chosen, self._mechanism)
+            self._mechanism = next(
+                (each for each in self._offered if each.name == greeting.mechanism),
+                self._mechanism,
+            )
             self._output += self._greeting()[MECHANISM_AT:]
         self._check_mechanism(greeting)
         self._minor = greeting.minor

@@ -122,9 +122,9 @@ class CurveClient:
     server_key: bytes
     own: KeyPair
     random: Random = field(repr=False)
-    name: ClassVar[bytes] = CURVE
-    as_server: ClassVar[bool] = False
-    sends_errors: ClassVar[bool] = False
+    name = CURVE
+    as_server = False
+    sends_errors = False
 
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         transient = KeyPair.of(self.random(KEY_SIZE))
@@ -198,9 +198,9 @@ class CurveServer:
     own: Sequence[KeyPair]
     check: CheckKey = field(repr=False)
     random: Random = field(repr=False)
-    name: ClassVar[bytes] = CURVE
-    as_server: ClassVar[bool] = True
-    sends_errors: ClassVar[bool] = True
+    name = CURVE
+    as_server = True
+    sends_errors = True
 
     def __post_init__(self) -> None:
         if not self.own:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from requite.errors import ConfigurationError, LocalViolation, RemoteViolation
 from requite.framing.base import Check, CredentialsRefused, Limits, Login, Message
@@ -104,9 +104,9 @@ class Null:
     when_plain: str = "the peer uses user names and passwords (ZMTP PLAIN), but this side has none"
     when_curve: str = "the peer uses keys (ZMTP CURVE), but this side has none"
     waits: bool = False
-    name: ClassVar[bytes] = b"NULL"
-    as_server: ClassVar[bool] = False
-    sends_errors: ClassVar[bool] = True
+    name = b"NULL"
+    as_server = False
+    sends_errors = True
 
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         ready = encode_command(b"READY", metadata)
@@ -137,9 +137,9 @@ class PlainClient:
 
     username: str
     password: str = field(repr=False)
-    name: ClassVar[bytes] = _PLAIN
-    as_server: ClassVar[bool] = False
-    sends_errors: ClassVar[bool] = True
+    name = _PLAIN
+    as_server = False
+    sends_errors = True
 
     def __post_init__(self) -> None:
         if max(len(self.username.encode()), len(self.password.encode())) > 255:
@@ -186,9 +186,9 @@ class PlainServer:
     """
 
     check: Check
-    name: ClassVar[bytes] = _PLAIN
-    as_server: ClassVar[bool] = True
-    sends_errors: ClassVar[bool] = True
+    name = _PLAIN
+    as_server = True
+    sends_errors = True
 
     def handshake(self, metadata: bytes, admit: Admit) -> Handshake:
         command = yield b""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import Any, ClassVar, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
 from requite.backoff import MAX_S, Backoff
 from requite.errors import LocalViolation, TransportError
@@ -92,7 +92,7 @@ class AddressList:
     still accepts connections.
     """
 
-    short_s: ClassVar[float] = 0.0
+    short_s = 0.0
     """A connection that lived for less than this counts as a failure."""
 
     def __init__(

@@ -49,5 +49,5 @@ class Ledger:
         """Return the link of an owner that holds the most if all of its exceed its quota."""
         if not owner.quota.bytes or self._by_owner[owner] <= owner.quota.bytes:
             return None
-        links = (link for link in self._sizes if link.principal is owner)
+        links = [link for link in self._sizes if link.principal is owner]
         return max(links, key=self._sizes.__getitem__, default=None)

@@ -74,6 +74,8 @@ class PendingLinks:
 
     def choose_dropped(self, newcomer: Link) -> Link:
         """Return the link to drop for a newcomer: the newcomer itself if all others are known."""
-        greeting = (link for link in self._greeting if link.accepted and link is not newcomer)
-        mute = (link for link in self._mute if link is not newcomer)
-        return next(greeting, None) or next(mute, None) or newcomer
+        return (
+            next((each for each in self._greeting if each.accepted and each is not newcomer), None)
+            or next((each for each in self._mute if each is not newcomer), None)
+            or newcomer
+        )

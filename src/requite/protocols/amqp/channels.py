@@ -246,7 +246,7 @@ class AmqpChannels(ConnectedEngine):
     def _close(self, number: bytes, closed: Closed) -> None:
         """Forget a channel; deliver `closed` under its token and all that are pending on it."""
         channel = self._channels.pop(number)
-        waiting = [*channel.asked, *(each.event.token for each in channel.confirms)]
+        waiting = [*channel.asked, *[each.event.token for each in channel.confirms]]
         for token in (channel.token, *waiting):
             self._out.append(Deliver(token, closed))
 

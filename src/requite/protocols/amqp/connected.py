@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy, Liveness, absence_s
 from requite.core.machine import Machine
@@ -45,10 +45,10 @@ _HINTS: Final = {
 
 
 class ConnectedEngine(Machine):
-    """An engine with one connection to RabbitMQ; `given` goes to the other base classes."""
+    """An engine with one connection to RabbitMQ."""
 
-    def __init__(self, heartbeat: HeartbeatPolicy, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, heartbeat: HeartbeatPolicy) -> None:
+        super().__init__()
         self._heartbeat_policy = heartbeat
         self._peer: Peer | None = None
         self._agreed = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from requite.core import jobs
 from requite.protocols.amqp.properties import Properties
 
@@ -33,10 +35,10 @@ class Job(jobs.Job):
 class Why:
     """Reasons for not running a request, as counters and journals have them."""
 
-    MALFORMED = "malformed"
-    NO_REPLY_TO = "without reply-to"
-    TOO_LARGE = "too large"
-    CANCELLED = "cancelled before they began"
-    POISONED = "delivered too often"
-    DRAINING = "requeued while draining"
-    UNCOUNTED = "requeued to be counted"
+    MALFORMED: Final = "malformed"
+    NO_REPLY_TO: Final = "without reply-to"
+    TOO_LARGE: Final = "too large"
+    CANCELLED: Final = "cancelled before they began"
+    POISONED: Final = "delivered too often"
+    DRAINING: Final = "requeued while draining"
+    UNCOUNTED: Final = "requeued to be counted"

@@ -377,11 +377,11 @@ class AmqpResponder(ConnectedEngine):
                 self._reports.lost(channel)
 
     def _controlled(self, header: bytes, exchange: str, now: float) -> None:
-        match read_control(header, exchange, self._assignment):
-            case Drain() as drain:
-                self._drained(drain, now)
-            case (_, _) as name:
-                self._cancelled(name, now)
+        control = read_control(header, exchange, self._assignment)
+        if isinstance(control, Drain):
+            self._drained(control, now)
+        elif control is not None:
+            self._cancelled(control, now)
 
     def _cancelled(self, name: RequestName, now: float) -> None:
         """Abandon a running request, and all copies if its caller has published it again."""

@@ -22,7 +22,7 @@ class SizeLimit:
     """The limit on one connection. `size_max` is in bytes of a body; `inf` until it is known."""
 
     def __init__(self) -> None:
-        self.size_max = inf
+        self.size_max: float = inf
 
     def forget(self) -> None:
         """Reset for a new connection, which may lead to another node."""
@@ -34,11 +34,10 @@ class SizeLimit:
         cause = closed.code, closed.method
         if limit is None or cause != (_PRECONDITION_FAILED, BASIC_PUBLISH):
             return False
-        self.size_max = int(limit[1])
+        self.size_max = float(limit[1])
         return True
 
     def refusal(self, what: str, size: int) -> str:
         """Return the error text for a message that is too large."""
-        return (
-            f"{what} has {size} bytes; RabbitMQ accepts at most {self.size_max} (max_message_size)"
-        )
+        limit = f"{self.size_max:.0f} (max_message_size)"
+        return f"{what} has {size} bytes; RabbitMQ accepts at most {limit}"

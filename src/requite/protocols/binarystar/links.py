@@ -6,7 +6,7 @@ both with one number, and the receiver counts it once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from requite.engine import Peer
@@ -55,7 +55,7 @@ class PeerLinks:
         self._links[peer] = PeerLink(peer, is_dialled, now)
         if len(self._links) <= LINKS_MAX or is_dialled:
             return None
-        strangers = (link for link in self._links.values() if not link.is_peer)
+        strangers = [link for link in self._links.values() if not link.is_peer]
         outdone = min(strangers, key=lambda link: link.heard_at).peer
         self.remove(outdone)
         return outdone
@@ -64,9 +64,9 @@ class PeerLinks:
         """Remove a closed connection."""
         self._links.pop(peer, None)
 
-    def to_peer(self) -> Iterator[Peer]:
-        """Yield the connections to the other server."""
-        return (link.peer for link in self._links.values() if link.is_peer)
+    def to_peer(self) -> list[Peer]:
+        """Return the connections to the other server."""
+        return [link.peer for link in self._links.values() if link.is_peer]
 
     def take_outdated(self, word: Word) -> list[Peer]:
         """Remove and return connections of an earlier process of the other server, whose unread

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any, Final
 
+from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.calls import MALFORMED, STRAY
 from requite.core.liveness import HeartbeatPolicy, Liveness, absence_s
 from requite.core.machine import Handlers
@@ -37,7 +38,7 @@ from requite.errors import RemoteViolation
 from requite.protocols.freelance import failures, wire
 from requite.protocols.freelance.calls import PendingCall
 from requite.protocols.freelance.client_base import FreelanceClient
-from requite.protocols.freelance.policy import LIVES_WHILE_PRESSED
+from requite.protocols.freelance.policy import LIVES_WHILE_PRESSED, ClientPolicy
 
 _PING: Final = (wire.PING,)
 
@@ -64,8 +65,14 @@ class Server:
 class AgentClient(FreelanceClient):
     """A client of model three, which speaks 10/FLP."""
 
-    def __init__(self, *args: Any, **given: Any) -> None:
-        super().__init__(*args, **given)
+    def __init__(
+        self,
+        policy: ClientPolicy | None = None,
+        *,
+        origin: bytes = NO_INSTANCE,
+        chronicle: Chronicle | None = None,
+    ) -> None:
+        super().__init__(policy, origin=origin, chronicle=chronicle)
         self._servers: dict[Peer, Server] = {}
         self._live: dict[Peer, Server] = {}  # the first one gets requests
         self._attend_at = inf  # when a server must be pinged or declared dead
@@ -92,8 +99,10 @@ class AgentClient(FreelanceClient):
         """Return the first live server without back-pressure, preferably one that has not had the
         call."""
         open_ones = [server for server in self._live.values() if server.is_open]
-        others = (server for server in open_ones if server.peer not in call.peers)
-        return next(others, open_ones[0] if open_ones else None)
+        return next(
+            (server for server in open_ones if server.peer not in call.peers),
+            open_ones[0] if open_ones else None,
+        )
 
     def _time_out(self, call: PendingCall, now: float) -> None:
         """Retry at another server, although the current one may be alive and busy."""

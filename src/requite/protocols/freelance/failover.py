@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.calls import STRAY
 from requite.core.lanes import Lanes
 from requite.engine import (
@@ -32,13 +33,20 @@ from requite.errors import CallError
 from requite.protocols.freelance import failures
 from requite.protocols.freelance.calls import PendingCall
 from requite.protocols.freelance.client_base import FreelanceClient
+from requite.protocols.freelance.policy import ClientPolicy
 
 
 class FailoverClient(FreelanceClient):
     """A client of model one. `PeerJoined.place` identifies the server; any value will do."""
 
-    def __init__(self, *args: Any, **given: Any) -> None:
-        super().__init__(*args, **given)
+    def __init__(
+        self,
+        policy: ClientPolicy | None = None,
+        *,
+        origin: bytes = NO_INSTANCE,
+        chronicle: Chronicle | None = None,
+    ) -> None:
+        super().__init__(policy, origin=origin, chronicle=chronicle)
         # The lanes to each server, by place, in the order in which servers are tried.
         self._line: dict[Any, Lanes[PendingCall]] = {}
         self._places: dict[Peer, Any] = {}  # of all lanes

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class Why:
     """Reasons for dropping messages, as counters, notes and journals have them."""
 
-    MALFORMED = "malformed"
-    LOST = "lost"  # requests whose client was lost before they began
+    MALFORMED: Final = "malformed"
+    LOST: Final = "lost"  # requests whose client was lost before they began

@@ -13,8 +13,8 @@ Source: Guide, "Model Two - Brutal Shotgun Massacre".
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
+from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.calls import MALFORMED, STRAY
 from requite.engine import (
     Message,
@@ -31,13 +31,20 @@ from requite.errors import LocalViolation, RemoteViolation
 from requite.protocols.freelance import wire
 from requite.protocols.freelance.calls import PendingCall
 from requite.protocols.freelance.client_base import FreelanceClient
+from requite.protocols.freelance.policy import ClientPolicy
 
 
 class ShotgunClient(FreelanceClient):
     """A client of model two."""
 
-    def __init__(self, *args: Any, **given: Any) -> None:
-        super().__init__(*args, **given)
+    def __init__(
+        self,
+        policy: ClientPolicy | None = None,
+        *,
+        origin: bytes = NO_INSTANCE,
+        chronicle: Chronicle | None = None,
+    ) -> None:
+        super().__init__(policy, origin=origin, chronicle=chronicle)
         self.calls.try_s = inf  # all servers are asked at once: only the deadline counts
         self._open: dict[Peer, bool] = {}  # by connection: whether it takes requests
 

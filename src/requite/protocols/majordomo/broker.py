@@ -20,7 +20,6 @@ from requite.chronicle import (
     Chronicle,
     Kind,
 )
-from requite.core.observer import observer_of
 from requite.core.timers import Timers
 from requite.engine import (
     Effect,
@@ -55,7 +54,7 @@ from requite.protocols.majordomo.parties import (
 )
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.pushback import Pushback
-from requite.protocols.majordomo.recorders import NO_BROKER_OBSERVER, BrokerRecorder
+from requite.protocols.majordomo.recorders import BrokerObserver, BrokerRecorder
 from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Status
 
@@ -89,9 +88,10 @@ class MajordomoBroker:
         self.stopped = False
         self._out: list[Effect] = []
         self._timers: Timers[Any] = Timers()
-        self._observer = observer_of(
-            NO_BROKER_OBSERVER if chronicle is None else BrokerRecorder(chronicle),
-            notes=self.policy.notes,
+        self._observer = (
+            BrokerObserver(notes=self.policy.notes)
+            if chronicle is None
+            else BrokerRecorder(chronicle, notes=self.policy.notes)
         )
         self._directory = Directory(self.policy, self._timers)
         self.load = Load()
@@ -281,7 +281,7 @@ class MajordomoBroker:
 
     def flush_open_spans(self, now: float) -> None:
         """Journal that the pending requests were accepted."""
-        clients = (each for each in self.parties.values() if isinstance(each, Client))
+        clients = [each for each in self.parties.values() if isinstance(each, Client)]
         self._observer.flush_open_spans(clients, now)
 
     # --- drain ----------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from typing import ClassVar, Final
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.calls import Calls
 from requite.core.machine import Handlers, Machine, ignore_input
-from requite.core.observer import NO_CALL_OBSERVER, CallObserver, observer_of
+from requite.core.observer import CallObserver
 from requite.core.slots import Slots
 from requite.engine import (
     Cancel,
@@ -92,12 +92,13 @@ class ClientEngine(Machine):
         origin: bytes = NO_INSTANCE,
         chronicle: Chronicle | None = None,
     ) -> None:
-        observer: CallObserver[PendingCall] = NO_CALL_OBSERVER
-        if chronicle is not None:
-            observer = ClientRecorder(chronicle, origin, tells_brokers=dialect.has_ids)
         self.calls: Calls[PendingCall] = Calls(
             policy.slots,
-            observer_of(observer, notes=policy.notes),
+            CallObserver(notes=policy.notes)
+            if chronicle is None
+            else ClientRecorder(
+                chronicle, origin, tells_brokers=dialect.has_ids, notes=policy.notes
+            ),
             fail=self._give_up,
             time_out=self._time_out,
             expired=_expired,

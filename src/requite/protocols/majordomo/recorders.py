@@ -83,15 +83,13 @@ class BrokerObserver(Observer):
         """It is time to flush; the requests of these clients are pending."""
 
 
-NO_BROKER_OBSERVER: Final = BrokerObserver()
-
-
 class BrokerRecorder(BrokerObserver):
     """Journals requests and workers, at the broker."""
 
     keeps_journal = True
 
-    def __init__(self, chronicle: Chronicle) -> None:
+    def __init__(self, chronicle: Chronicle, *, notes: bool = False) -> None:
+        super().__init__(notes=notes)
         self._chronicle = chronicle
         self._spans = chronicle.spans
         self._append_event = chronicle.event_rows.append
@@ -235,8 +233,10 @@ class ClientRecorder(CallRecorder[PendingCall]):
     """Journals calls, at the client. `tells_brokers`: its dialect has a flag for calls that are not
     idempotent; otherwise brokers cannot know."""
 
-    def __init__(self, chronicle: Chronicle, origin: bytes, *, tells_brokers: bool) -> None:
-        super().__init__(chronicle, origin, _FAILURES)
+    def __init__(
+        self, chronicle: Chronicle, origin: bytes, *, tells_brokers: bool, notes: bool = False
+    ) -> None:
+        super().__init__(chronicle, origin, _FAILURES, notes=notes)
         self._tells_brokers = tells_brokers
 
     def answered(self, call: PendingCall, body: Sequence[bytes], now: float) -> None:

@@ -27,7 +27,7 @@ from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.jobs import Jobs, reason_of
 from requite.core.liveness import Liveness, absence_s
 from requite.core.machine import Handlers, Machine, ignore_input
-from requite.core.observer import NO_JOB_OBSERVER, observer_of
+from requite.core.observer import JobObserver
 from requite.core.sweep import Sweep
 from requite.engine import (
     Connect,
@@ -105,12 +105,9 @@ class MajordomoWorker(Machine):
             )
         self.jobs: Jobs[Job] = Jobs(
             service,
-            observer_of(
-                NO_JOB_OBSERVER
-                if chronicle is None
-                else WorkerRecorder(chronicle, instance, service),
-                notes=policy.notes,
-            ),
+            JobObserver(notes=policy.notes)
+            if chronicle is None
+            else WorkerRecorder(chronicle, instance, service, notes=policy.notes),
             kind=self._kind,
         )
         super().__init__()

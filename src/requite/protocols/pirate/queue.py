@@ -26,7 +26,6 @@ from typing import Any, ClassVar
 from requite.chronicle import NO_INSTANCE, Chronicle
 from requite.core.liveness import absence_s
 from requite.core.machine import Handlers, Machine
-from requite.core.observer import observer_of
 from requite.core.sweep import Sweep
 from requite.core.turns import Turns
 from requite.engine import (
@@ -51,7 +50,7 @@ from requite.protocols.pirate import wire
 from requite.protocols.pirate.clients import AddressedClient
 from requite.protocols.pirate.jobs import REQUESTS, QueueSnapshot, Why
 from requite.protocols.pirate.policy import BACK, FRONT, QueuePolicy
-from requite.protocols.pirate.recorders import NO_QUEUE_OBSERVER, QueueRecorder
+from requite.protocols.pirate.recorders import QueueObserver, QueueRecorder
 from requite.protocols.pirate.wire import Envelope, Pattern, Ready
 from requite.protocols.pirate.workers import BUSY, IDLE, UNREADY, WorkerPeer, WorkerSet
 
@@ -85,9 +84,10 @@ class PirateQueue(Machine):
             policy.queue_max, policy.queue_size_max, stops_at_max=True
         )
         self._workers = WorkerSet()
-        self._observer = observer_of(
-            NO_QUEUE_OBSERVER if chronicle is None else QueueRecorder(chronicle, instance),
-            notes=policy.notes,
+        self._observer = (
+            QueueObserver(notes=policy.notes)
+            if chronicle is None
+            else QueueRecorder(chronicle, instance, notes=policy.notes)
         )
         self._sweep = Sweep()
         self._requests = self._replies = 0

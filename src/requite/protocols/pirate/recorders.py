@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from requite.chronicle import MADE_UP, NO_INSTANCE, Chronicle, EventRow, Kind
 from requite.core.observer import Observer
-from requite.core.recording import Recorder
+from requite.core.recording import Rows
 from requite.protocols.pirate.clients import AddressedClient
 from requite.protocols.pirate.workers import BUSY, WorkerPeer
 from requite.request import Status, error_class_of
@@ -73,31 +73,38 @@ class QueueObserver(Observer):
         """The instant `flush_at` has come."""
 
 
-NO_QUEUE_OBSERVER: Final = QueueObserver()
-
-
-class QueueRecorder(Recorder, QueueObserver):
+class QueueRecorder(QueueObserver):
     """Journals requests and workers of a queue, as a broker does.
 
     The engine handles requests as messages, so this class tracks them: per client the queued ones,
     in order, and per worker the current one. Their ids are made by the queue.
     """
 
-    def __init__(self, chronicle: Chronicle, instance: bytes = NO_INSTANCE) -> None:
-        super().__init__(chronicle, bytes((instance[0] | MADE_UP,)) + instance[1:])
+    keeps_journal = True
+
+    def __init__(
+        self, chronicle: Chronicle, instance: bytes = NO_INSTANCE, *, notes: bool = False
+    ) -> None:
+        super().__init__(notes=notes)
+        origin = bytes((instance[0] | MADE_UP,)) + instance[1:]
+        self._rows = Rows(self, chronicle, origin)
         self._waiting: dict[AddressedClient[WorkerPeer], deque[TrackedRequest]] = {}
         self._in_flight: dict[WorkerPeer, TrackedRequest] = {}
         self._names: dict[WorkerPeer, bytes] = {}  # of workers
         self._came = 0
+
+    def dropped(self, why: str, now: float, count: int = 1) -> None:
+        """Count dropped messages."""
+        self._rows.dropped(why, now, count)
 
     # --- requests ---------------------------------------------------------------------------------
     def accepted(
         self, client: AddressedClient[WorkerPeer], body: Sequence[bytes], now: float
     ) -> None:
         """Give a new request its id."""
-        request = TrackedRequest(self._new_id(), sum(map(len, body)), now)
+        request = TrackedRequest(self._rows.new_id(), sum(map(len, body)), now)
         self._waiting.setdefault(client, deque()).append(request)
-        self._schedule_flush(now)
+        self._rows.schedule_flush(now)
 
     def dispatched(
         self, client: AddressedClient[WorkerPeer], worker: WorkerPeer, now: float
@@ -122,7 +129,9 @@ class QueueRecorder(Recorder, QueueObserver):
             self._write(request, Kind.ANSWERED, now, outcome=Status.OK, size=size)
             return
         instants = request.accepted_at, request.dispatched_at, now, inf
-        self._append_span((*instants, request.call_id, b"", request.worker, request.size, size))
+        self._rows.append_span(
+            (*instants, request.call_id, b"", request.worker, request.size, size)
+        )
 
     def lost(self, worker: WorkerPeer, why: str, now: float) -> None:
         """Journal a request that was lost with its worker."""
@@ -145,13 +154,13 @@ class QueueRecorder(Recorder, QueueObserver):
         for request in self._in_flight.values():
             self._end(request, Status.SHUTTING_DOWN, "the queue has shut down", now)
         self._in_flight.clear()
-        self._flushed(False, now)
+        self._rows.flushed(False, now)
 
     # --- workers ----------------------------------------------------------------------------------
     def came(self, worker: WorkerPeer, now: float) -> None:
         """Name a worker that has sent READY, and journal it."""
         self._came += 1
-        self._names[worker] = self._origin[:4] + self._came.to_bytes(4, "big")
+        self._names[worker] = self._rows.origin[:4] + self._came.to_bytes(4, "big")
         self._presence(Kind.WORKER_JOINED, worker, now)
 
     def beat(self, worker: WorkerPeer, now: float) -> None:
@@ -166,7 +175,7 @@ class QueueRecorder(Recorder, QueueObserver):
     def _presence(self, kind: Kind, worker: WorkerPeer, now: float, reason: str = "") -> None:
         silent_s, busy = now - worker.liveness.heard_at, int(worker.state is BUSY)
         name = self._names[worker]
-        self._append_event(
+        self._rows.append_event(
             EventRow(now, kind, worker=name, reason=reason, value=silent_s, busy=busy, capacity=1)
         )
 
@@ -175,7 +184,7 @@ class QueueRecorder(Recorder, QueueObserver):
         """Journal the beginnings of requests in progress."""
         for request in chain(self._in_flight.values(), *self._waiting.values()):
             self._expand(request)
-        self._flushed(bool(self._in_flight or self._waiting), now)
+        self._rows.flushed(bool(self._in_flight or self._waiting), now)
 
     def _expand(self, request: TrackedRequest) -> None:
         """Journal the events of a request so far, unless that was done before."""
@@ -184,9 +193,9 @@ class QueueRecorder(Recorder, QueueObserver):
         request.is_expanded = True
         at = request.accepted_at
         size = request.size
-        self._append_event(EventRow(at, Kind.ACCEPTED, request.call_id, size=size))
+        self._rows.append_event(EventRow(at, Kind.ACCEPTED, request.call_id, size=size))
         if not request.worker or request.dispatched_at > at:
-            self._append_event(EventRow(at, Kind.QUEUED, request.call_id))
+            self._rows.append_event(EventRow(at, Kind.QUEUED, request.call_id))
         if request.worker:
             self._write(request, Kind.DISPATCHED, request.dispatched_at)
 
@@ -201,6 +210,6 @@ class QueueRecorder(Recorder, QueueObserver):
 
     def _write(self, request: TrackedRequest, kind: Kind, at: float, **facts: Any) -> None:
         attempt = int(request.worker != b"")
-        self._append_event(
+        self._rows.append_event(
             EventRow(at, kind, request.call_id, worker=request.worker, attempt=attempt, **facts)
         )

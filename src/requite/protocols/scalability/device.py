@@ -27,7 +27,6 @@ from typing import ClassVar
 
 from requite.chronicle import Chronicle
 from requite.core.machine import Handlers, Machine
-from requite.core.observer import observer_of
 from requite.core.turns import Turns
 from requite.engine import (
     Cause,
@@ -49,7 +48,7 @@ from requite.protocols.scalability.channels import PORTION_SIZE, Channels
 from requite.protocols.scalability.jobs import DeviceSnapshot, Why, unread_reply
 from requite.protocols.scalability.policy import BACK, FRONT, DevicePolicy, pipe_options
 from requite.protocols.scalability.raw import ReplyPipe, ReturnPaths
-from requite.protocols.scalability.recorders import NO_DEVICE_OBSERVER, DeviceRecorder
+from requite.protocols.scalability.recorders import DeviceObserver, DeviceRecorder
 from requite.protocols.scalability.wire import BOTTOM, TAG_SIZE, is_too_deep, stack_size
 
 
@@ -77,9 +76,10 @@ class ScalabilityDevice(Machine):
         self._paths = ReturnPaths(first_id, backlog_size_max=policy.backlog_size_max)
         self._turns: Turns[ReplyPipe] = Turns(queue_max=0, queue_size_max=0)
         self._channels = Channels()
-        self._observer = observer_of(
-            NO_DEVICE_OBSERVER if chronicle is None else DeviceRecorder(chronicle),
-            notes=policy.notes,
+        self._observer = (
+            DeviceObserver(notes=policy.notes)
+            if chronicle is None
+            else DeviceRecorder(chronicle, notes=policy.notes)
         )
         self._requests = self._replies = 0
         self._dropped: Counter[str] = Counter()

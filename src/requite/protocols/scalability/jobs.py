@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from requite.core import jobs
 from requite.engine import Warn
@@ -25,12 +25,12 @@ class Job(jobs.Job):
 class Why:
     """Reasons for dropping messages, as counters, notes and journals have them."""
 
-    MALFORMED = "malformed"  # no last tag, or too short
-    HOPS = "hops"  # more tags than allowed: perhaps in a loop
-    LOST = "lost"  # requests whose channel was lost before they started
-    STRAY = "stray"  # replies for an unknown channel
-    PUSHBACK = "pushback"  # replies for a channel with too much back-pressure
-    STUCK = "stuck"  # requests that a device could not pass on for too long
+    MALFORMED: Final = "malformed"  # no last tag, or too short
+    HOPS: Final = "hops"  # more tags than allowed: perhaps in a loop
+    LOST: Final = "lost"  # requests whose channel was lost before they started
+    STRAY: Final = "stray"  # replies for an unknown channel
+    PUSHBACK: Final = "pushback"  # replies for a channel with too much back-pressure
+    STUCK: Final = "stuck"  # requests that a device could not pass on for too long
 
 
 def unread_reply() -> Warn:

@@ -5,15 +5,13 @@ A device does not track single requests; it journals its channels, and counts of
 
 from __future__ import annotations
 
-from typing import Final
-
 from requite.chronicle import NO_INSTANCE, Chronicle, EventRow, Kind
 from requite.core.observer import Observer
-from requite.core.recording import Recorder
+from requite.core.recording import Rows
 
 
 class DeviceObserver(Observer):
-    """Events of a device's engine. This base class ignores them."""
+    """Events of a device's engine. This class ignores them."""
 
     def joined(self, side: str, now: float) -> None:
         """A channel was added."""
@@ -28,28 +26,34 @@ class DeviceObserver(Observer):
         """The instant `flush_at` has come; these are the total counts."""
 
 
-NO_DEVICE_OBSERVER: Final = DeviceObserver()
-
-
-class DeviceRecorder(Recorder, DeviceObserver):
+class DeviceRecorder(DeviceObserver):
     """Journals the channels of a device, and counts of messages."""
 
-    def __init__(self, chronicle: Chronicle) -> None:
-        super().__init__(chronicle, NO_INSTANCE)
+    keeps_journal = True
+
+    def __init__(self, chronicle: Chronicle, *, notes: bool = False) -> None:
+        super().__init__(notes=notes)
+        self._rows = Rows(self, chronicle, NO_INSTANCE)
         self._passed = (0, 0)
+
+    def dropped(self, why: str, now: float, count: int = 1) -> None:
+        """Count dropped messages."""
+        self._rows.dropped(why, now, count)
 
     def joined(self, side: str, now: float) -> None:
         """Journal a new channel."""
-        self._append_event(EventRow(now, Kind.WORKER_JOINED, reason=f"a channel to the {side}"))
+        self._rows.append_event(
+            EventRow(now, Kind.WORKER_JOINED, reason=f"a channel to the {side}")
+        )
 
     def lost(self, side: str, reason: str, now: float) -> None:
         """Journal a lost channel."""
         text = f"a channel to the {side}: {reason}" if reason else f"a channel to the {side}"
-        self._append_event(EventRow(now, Kind.WORKER_LOST, reason=text))
+        self._rows.append_event(EventRow(now, Kind.WORKER_LOST, reason=text))
 
     def passed(self, now: float) -> None:
         """Schedule a flush of the counts."""
-        self._schedule_flush(now)
+        self._rows.schedule_flush(now)
 
     def flush_open_spans(self, requests: int, replies: int, held: int, now: float) -> None:
         """Journal the messages since the last flush; the arguments are total counts."""
@@ -57,5 +61,5 @@ class DeviceRecorder(Recorder, DeviceObserver):
             before = self._passed
             self._passed = requests, replies
             text = f"forwarded {requests - before[0]} requests and {replies - before[1]} replies"
-            self._append_event(EventRow(now, Kind.HEARTBEAT, reason=text, busy=held))
-        self._flushed(False, now)
+            self._rows.append_event(EventRow(now, Kind.HEARTBEAT, reason=text, busy=held))
+        self._rows.flushed(False, now)

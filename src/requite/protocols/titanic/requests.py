@@ -306,8 +306,8 @@ class Register:
 
     def drop_closed_keys(self, owner: bytes) -> list[bytes]:
         """Forget the keys of an owner's closed requests; return the UUIDs of these requests."""
-        found = (self._forget_closed(owner, key) for key in self._closed_keys.take_all(owner))
-        return [uuid for uuid in found if uuid is not None]
+        taken = self._closed_keys.take_all(owner)
+        return [uuid for key in taken if (uuid := self._forget_closed(owner, key)) is not None]
 
     def keep_key(self, key: ClosedKey, until: float) -> None:
         """Add the key of a closed request, valid until an instant."""
@@ -329,9 +329,10 @@ class Register:
     def after(self, serial: int) -> Iterator[DurableRequest]:
         """Yield the requests that arrived after the one with that serial number."""
         begin = bisect_right(self._in_order, serial, key=_serial_of)
-        in_order, by_uuid = self._in_order, self._by_uuid
-        later = (in_order[at] for at in range(begin, len(in_order)))
-        return (request for request in later if by_uuid.get(request.uuid) is request)
+        for at in range(begin, len(self._in_order)):
+            request = self._in_order[at]
+            if self._by_uuid.get(request.uuid) is request:
+                yield request
 
     @property
     def has_too_many_keys(self) -> bool:

@@ -185,7 +185,7 @@ class Standby:
         self._is_storing = True
         core.storing += 1
         ticket = Replicated(token, batch, [entry for entry, _ in to_store])
-        core.emit(Store(ticket, [*(record for _, record in to_store), self._role(batch)]))
+        core.emit(Store(ticket, [*[record for _, record in to_store], self._role(batch)]))
 
     def _role(self, batch: Batch) -> bytes:
         """Encode the ROLE with our position; during a full copy, position 0 and `partial`."""
