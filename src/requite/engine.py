@@ -28,6 +28,9 @@ from requite.request import Partial, Reply, Status
 Message = list[bytes]
 """The frames of one message as on the wire, without a ROUTER identity."""
 
+Carried = Any
+"""What arrives as a message: a `Message`, or from a peer in the same process any object."""
+
 Peer = Hashable
 """The peer of one connection; opaque to engines, compared by identity."""
 
@@ -76,7 +79,7 @@ class Received:
     """
 
     peer: Peer
-    messages: Sequence[Message]
+    messages: Sequence[Carried]
 
 
 @final

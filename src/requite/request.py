@@ -8,7 +8,7 @@ remains.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 from math import inf
 from typing import Any, Final, NamedTuple
@@ -101,6 +101,9 @@ class Partial:
     frames: Sequence[bytes]
     index: int
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return Partial, astuple(self)
+
     @property
     def body(self) -> bytes:
         """All frames as one byte string."""
@@ -141,6 +144,9 @@ class RetryPolicy:
                 "backoff, backoff_max, budget and budget_burst cannot be negative"
             )
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return RetryPolicy, astuple(self)
+
     def delay_s(self, retry: int, rng: Callable[[], float]) -> float:
         """Return the seconds to wait before retry number `retry` (1 is the first)."""
         return pause_s(retry, self.backoff, self.backoff_max, self.jitter, rng)
@@ -177,6 +183,9 @@ class Deadline:
     """
 
     at: float = inf
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Deadline, astuple(self)
 
 
 def _no_progress(_token: object, _extend_s: float) -> None:

@@ -166,7 +166,7 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
         self.observer.partial(job, event.frames, now)
         if job.joined_size <= self._reply_size_max:
             return ""
-        text = f"its partial replies have more than {self._reply_size_max} bytes"
+        text = f"its partial replies have more than {self._reply_size_max:.0f} bytes"
         out.append(Warn("reply too large", f"no reply: {text}"))
         return text
 

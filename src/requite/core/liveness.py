@@ -17,7 +17,7 @@ connection with back-pressure).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 from requite.errors import ConfigurationError
@@ -43,6 +43,9 @@ class HeartbeatPolicy:
             )
         if not 2 <= self.liveness <= 100:
             raise ConfigurationError(f"liveness must be between 2 and 100, not {self.liveness}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return HeartbeatPolicy, astuple(self)
 
     @property
     def interval_ms(self) -> int:

@@ -19,13 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 from requite.errors import RemoteViolation
 from requite.principal import Credential
 
 Message: TypeAlias = list[bytes]
 """The frames of one message, in order; a protocol without frames uses exactly one."""
+
+Chunk: TypeAlias = Any
+"""What a stream carries at a time: bytes, or inside a process a list of messages (`handover`)."""
 
 
 class CredentialsRefused(RemoteViolation):

@@ -23,7 +23,7 @@ _SIGNATURE_END: Final = 9
 _MAJOR_AT: Final = 10
 _MINOR_AT: Final = 11
 MECHANISM_AT: Final = 12
-_MECHANISM: Final = slice(MECHANISM_AT, 32)
+_MECHANISM_END: Final = 32
 _AS_SERVER_AT: Final = 32
 
 
@@ -69,4 +69,6 @@ def parse_greeting(data: bytes) -> Greeting:
     filler is not checked, since a later version may use it.
     """
     minor = min(data[_MINOR_AT], MINOR) if data[_MAJOR_AT] == MAJOR else MINOR
-    return Greeting(minor, data[_MECHANISM].rstrip(b"\0"), data[_AS_SERVER_AT] == 1)
+    return Greeting(
+        minor, data[MECHANISM_AT:_MECHANISM_END].rstrip(b"\0"), data[_AS_SERVER_AT] == 1
+    )

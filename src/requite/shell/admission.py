@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypeAlias, TypedDict
 from requite.access.authentication import Ask, Authentication
 from requite.core.timers import Timers
 from requite.errors import RemoteViolation
-from requite.framing.base import CredentialsRefused, Login, Message
+from requite.framing.base import Chunk, CredentialsRefused, Login, Message
 from requite.framing.router import IdentityTable
 from requite.principal import INSIDE
 from requite.shell.link import Link, Pause
@@ -71,7 +71,7 @@ class AdmissionUses(TypedDict, total=False):
 class Gate(Protocol):
     """What the owner of the links does with one that has waited, or may not join."""
 
-    def go_on(self, link: Link, why: Pause, messages: list[Message], chunk: bytes) -> None:
+    def go_on(self, link: Link, why: Pause, messages: list[Message], chunk: Chunk) -> None:
         """Handle what a link has sent before and while it waited; read from it again."""
 
     def refuse(self, link: Link, kind: str, refusal: RemoteViolation) -> None:
@@ -86,7 +86,7 @@ class _Held:
     def __init__(self, why: Pause, messages: list[Message]) -> None:
         self.why = why
         self.messages = messages
-        self.chunk = b""
+        self.chunk: Chunk = b""
         self.has_waited = False  # its login, because others from its address have failed
         self.refusal: RemoteViolation | None = None  # why it will be closed
         self.withdraw: Callable[[], object] = nothing
@@ -135,7 +135,7 @@ class AdmissionControl:
         return len(self._held) + len(self._due) + len(self._logins) + len(self._owners)
 
     # --- links that wait --------------------------------------------------------------------------
-    def hold_back(self, link: Link, chunk: bytes) -> bool:
+    def hold_back(self, link: Link, chunk: Chunk) -> bool:
         """Keep more bytes of a link that waits; return False if it does not."""
         held = self._held.get(link)
         if held is None:

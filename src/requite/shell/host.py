@@ -48,7 +48,7 @@ from requite.engine import (
     Warn,
 )
 from requite.errors import LocalViolation, RemoteViolation
-from requite.framing.base import CredentialsRefused, Framing, Message
+from requite.framing.base import Chunk, CredentialsRefused, Framing, Message
 from requite.shell.admission import AdmissionControl, verify_now
 from requite.shell.feeder import Feeder
 from requite.shell.limiter import Limiter
@@ -254,7 +254,7 @@ class Host:
         self._settle()
         return link
 
-    def received(self, link: Link, chunk: bytes) -> None:
+    def received(self, link: Link, chunk: Chunk) -> None:
         """Handle the next bytes of a link; part of `Owner`."""
         if link.ended or (not link.joined and self._admission.hold_back(link, chunk)):
             return
@@ -278,7 +278,7 @@ class Host:
                 self._arm(self.next_at())
         self._settle()
 
-    def go_on(self, link: Link, why: Pause, messages: list[Message], chunk: bytes) -> None:
+    def go_on(self, link: Link, why: Pause, messages: list[Message], chunk: Chunk) -> None:
         """Go on with a link that has waited; part of `Gate`."""
         self._resume(link, why)
         if link.framing.ready:

@@ -8,7 +8,7 @@ from enum import IntFlag
 from typing import Any, Final, Self
 
 from requite.errors import RemoteViolation
-from requite.framing.base import Framing
+from requite.framing.base import Chunk, Framing
 from requite.principal import ANYONE, Credential
 from requite.transport.base import PromptStream, Stream
 
@@ -50,7 +50,7 @@ class Pause(IntFlag):
     RATE = 16  # its owner sends more bytes per second than its quota allows
 
 
-def discard(_message: Sequence[bytes], _out: list[bytes], /) -> int:
+def discard(_message: Sequence[bytes], _out: list[Chunk], /) -> int:
     """Stand in for `Framing.encode` on a link that has ended: drop the message."""
     return 0
 
@@ -104,7 +104,7 @@ class Link:
         self.stream = stream
         self.framing = framing
         self.write_now = stream.write_now if isinstance(stream, PromptStream) else stream.write
-        self.encode: Callable[[Sequence[bytes], list[bytes]], int] = framing.encode
+        self.encode: Callable[[Sequence[bytes], list[Chunk]], int] = framing.encode
         self.accepted = accepted  # the peer dialled
         self.kept = kept  # the shell redials it
         self.place = place  # the engine's name of the link's address
@@ -118,7 +118,7 @@ class Link:
         self.partial_size = 0  # the received part of an accepted peer's incomplete message
         self.pushed_back = False  # the engine has got `PeerBlocked`
         self.dirty = False  # in the host's list of links to flush
-        self.out: list[bytes] = []
+        self.out: list[Chunk] = []
         self.size = 0
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ class Link:
             if not (self.paused or self.ended):
                 self.stream.resume_reading()
 
-    def take_portion(self, size: int) -> bytes:
+    def take_portion(self, size: int) -> Chunk:
         """Remove and return the beginning of the queued output: at least `size` bytes, if there
         are so many, and whole pieces."""
         out = self.out
@@ -155,7 +155,7 @@ class Link:
         self.size -= taken
         return data
 
-    def take_output(self) -> bytes:
+    def take_output(self) -> Chunk:
         """Remove and return the queued output as one byte string."""
         out = self.out
         data = out[0] if len(out) == 1 else b"".join(out)

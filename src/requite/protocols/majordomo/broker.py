@@ -22,8 +22,8 @@ from requite.chronicle import (
 )
 from requite.core.timers import Timers
 from requite.engine import (
+    Carried,
     Effect,
-    Message,
     Peer,
     PeerBlocked,
     PeerJoined,
@@ -234,7 +234,7 @@ class MajordomoBroker:
         # else: departed, or just dropped with bytes still in flight: ignored
 
     def _introduce(
-        self, peer: Peer, newcomer: Newcomer, messages: Sequence[Message], now: float
+        self, peer: Peer, newcomer: Newcomer, messages: Sequence[Carried], now: float
     ) -> None:
         """Detect a peer's role and dialect from its first message."""
         if not messages:  # the first one is incomplete

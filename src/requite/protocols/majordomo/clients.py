@@ -15,7 +15,7 @@ from typing import Final
 
 from requite import engine
 from requite.chronicle import NO_CALL
-from requite.engine import Effect, Message, Peer, Send, Warn
+from requite.engine import Carried, Effect, Peer, Send, Warn
 from requite.errors import RemoteViolation
 from requite.principal import INSIDE
 from requite.protocols.majordomo.authorizer import Authorizer
@@ -82,7 +82,7 @@ class Clients:
         peer: Peer,
         newcomer: Newcomer,
         dialect: Dialect,
-        messages: Sequence[Message],
+        messages: Sequence[Carried],
         now: float,
     ) -> None:
         """Handle the first messages of a client."""
@@ -93,7 +93,7 @@ class Clients:
         self._parties[peer] = client
         self.take(client, messages, now)
 
-    def take(self, client: Client, messages: Sequence[Message], now: float) -> None:
+    def take(self, client: Client, messages: Sequence[Carried], now: float) -> None:
         """Handle messages of a client."""
         if not messages:
             self._reassure(client, now)

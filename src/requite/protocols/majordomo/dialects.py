@@ -13,7 +13,7 @@ import re
 from enum import Enum
 from typing import Final
 
-from requite.engine import Message
+from requite.engine import Carried
 from requite.errors import ConfigurationError, RemoteViolation
 from requite.protocols.majordomo.wire import (
     SERVICE_NAME_SIZE_MAX,
@@ -62,7 +62,7 @@ _BY_COMMAND: Final[dict[type, tuple[PeerRole, Dialect]]] = {
 _CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def detect(message: Message) -> tuple[PeerRole, Dialect] | None:
+def detect(message: Carried) -> tuple[PeerRole, Dialect] | None:
     """Return role and dialect of the sender of a first message, or None if it is of no dialect.
 
     Only the magic is checked; the dialect's decoder checks the rest.

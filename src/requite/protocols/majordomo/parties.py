@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from requite.core.liveness import Liveness
-from requite.engine import Message, Peer, PeerJoined
+from requite.engine import Carried, Peer, PeerJoined
 from requite.protocols.majordomo.headers_03 import PRINCIPAL_SIZE_MAX
 from requite.protocols.majordomo.queue import ServiceQueue
 from requite.protocols.majordomo.quotas import Usage
@@ -138,7 +138,7 @@ class Client:
         self.size = 0
         self.named = 0
         self.limits: dict[Any, None] = {}
-        self.backlog: deque[Message] = deque()
+        self.backlog: deque[Carried] = deque()
         self.reassure_at = 0.0  # the earliest next heartbeat during a large message
 
     def count_named(self, more: int) -> None:

@@ -14,7 +14,7 @@ from requite import engine
 from requite.chronicle import NO_INSTANCE, Kind
 from requite.core.liveness import Liveness, absence_s
 from requite.core.timers import Timers
-from requite.engine import Cause, Effect, Message, Peer, Send, Warn
+from requite.engine import Carried, Cause, Effect, Peer, Send, Warn
 from requite.errors import RemoteViolation
 from requite.principal import INSIDE, Principal
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
@@ -69,7 +69,7 @@ class Workforce:
         peer: Peer,
         newcomer: Newcomer,
         dialect: Dialect,
-        messages: Sequence[Message],
+        messages: Sequence[Carried],
         now: float,
     ) -> None:
         """Handle the first messages of a worker."""
@@ -91,7 +91,7 @@ class Workforce:
         newcomer: Newcomer,
         dialect: Dialect,
         ready: Ready,
-        rest: Sequence[Message],
+        rest: Sequence[Carried],
         now: float,
     ) -> None:
         name = newcomer.address if ready.instance == NO_INSTANCE else ready.instance
@@ -163,7 +163,7 @@ class Workforce:
             self._observer.access(Kind.ADMITTED, principal, "serve", service, now)
         return denied
 
-    def take(self, worker: Worker, messages: Sequence[Message], now: float) -> None:
+    def take(self, worker: Worker, messages: Sequence[Carried], now: float) -> None:
         """Handle the messages of one read from a worker."""
         worker.liveness.heard_at = now
         decode = worker.dialect.decode_from_worker

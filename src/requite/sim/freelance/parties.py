@@ -23,7 +23,7 @@ from requite.sim.kernel.cast import Cast
 from requite.sim.kernel.fault_injection import NodePair, choose, spare
 from requite.sim.kernel.garbage import BaseIntruder, Messages
 from requite.sim.kernel.hub import Hub
-from requite.sim.kernel.party import ClientParty, Party, ServingParty, WatchedZmtp
+from requite.sim.kernel.party import ClientParty, Party, ServingParty, watched_zmtp
 from requite.sim.kernel.raw_bytes import RawBytes, spoil
 from requite.sim.kernel.stage import RunStage
 from requite.sim.kernel.workload import Task, parse_task
@@ -76,11 +76,11 @@ class FlpParty(Party[FlpStage]):
 
     observer = FlpHub
 
-    def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> WatchedZmtp:
+    def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> Framing:
         """Return ZMTP: a listener is a ROUTER with its address as identity."""
         kind = SocketType.ROUTER if accepted else _SOCKETS[self.stage.knobs.model]
         identity = f"tcp://{self.name}".encode() if accepted else b""
-        return WatchedZmtp(kind, stream, self.stage.history, identity)
+        return watched_zmtp(kind, stream, self.stage.history, identity)
 
 
 class FlpClient(ClientParty[FlpStage], FlpParty):

@@ -7,11 +7,10 @@ simulated network.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
 
 from requite.backoff import Backoff
 from requite.engine import Engine
@@ -42,31 +41,39 @@ StageT = TypeVar("StageT", bound=RunStage[Any, Any])
 
 
 # --- framings -------------------------------------------------------------------------------------
-@contextmanager
-def telling_who_is_expelled(history: History, stream: SimStream) -> Iterator[None]:
-    """Report to the history if the framing refuses an honest peer's bytes."""
-    try:
-        yield
-    except RemoteViolation as violation:
-        history.tell("expelled", stream.other.process, str(violation))
-        raise
+class _WatchedFraming:
+    """Passes everything on to a framing, and reports refusals.
 
+    It does not inherit, since a compiled class has no interpreted subclasses.
+    """
 
-class WatchedZmtp(Zmtp):
-    """ZMTP on one connection; it reports honest peers whose bytes it refuses."""
-
-    def __init__(
-        self, kind: SocketType, stream: SimStream, history: History, identity: bytes = b""
-    ) -> None:
-        limits = Limits(message_size_bytes_max=MESSAGE_SIZE_MAX)
-        super().__init__(kind, identity=identity, limits=limits)
+    def __init__(self, framing: Framing, stream: SimStream, history: History) -> None:
+        self._framing = framing
         self._stream = stream
         self._history = history
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._framing, name)
+
     def receive(self, chunk: bytes) -> list[Message]:
-        """Receive bytes; report if they are refused."""
-        with telling_who_is_expelled(self._history, self._stream):
-            return super().receive(chunk)
+        try:
+            return self._framing.receive(chunk)
+        except RemoteViolation as violation:
+            self._history.tell("expelled", self._stream.other.process, str(violation))
+            raise
+
+
+def watched(framing: Framing, stream: SimStream, history: History) -> Framing:
+    """Return a framing that reports to the history if it refuses an honest peer's bytes."""
+    return cast(Framing, _WatchedFraming(framing, stream, history))
+
+
+def watched_zmtp(
+    kind: SocketType, stream: SimStream, history: History, identity: bytes = b""
+) -> Framing:
+    """Return ZMTP for one connection; it reports honest peers whose bytes it refuses."""
+    limits = Limits(message_size_bytes_max=MESSAGE_SIZE_MAX)
+    return watched(Zmtp(kind, identity=identity, limits=limits), stream, history)
 
 
 # --- parties --------------------------------------------------------------------------------------

@@ -108,7 +108,8 @@ def _read_command(command: str, version: str) -> list[bytes]:
         raise ConfigurationError(
             f"{call.func.id!r} is not a command; the commands are {', '.join(_COMMANDS)}"
         )
-    return by_version(version).encode(kind(*map(ast.literal_eval, call.args)))
+    message: list[bytes] = by_version(version).encode(kind(*map(ast.literal_eval, call.args)))
+    return message
 
 
 SCRIPT: Final = Form(MajordomoSimulation, _knobs, _read_call, _strangers)

@@ -26,7 +26,7 @@ from requite.protocols.pirate.worker import PirateWorker
 from requite.request import RetryPolicy
 from requite.sim.kernel.cast import Cast
 from requite.sim.kernel.garbage import BaseIntruder, Messages
-from requite.sim.kernel.party import ClientParty, Party, ServingParty, WatchedZmtp
+from requite.sim.kernel.party import ClientParty, Party, ServingParty, watched_zmtp
 from requite.sim.kernel.raw_bytes import RawBytes, spoil
 from requite.sim.kernel.stage import RunStage
 from requite.sim.pirate.knobs import PirateClientSpec, PirateKnobs, PirateVariant, PirateWorkerSpec
@@ -66,9 +66,9 @@ class PirateParty(Party[PirateStage]):
         is_simple = self.stage.knobs.crew is PirateVariant.SIMPLE
         return Pattern.SIMPLE if is_simple else Pattern.PARANOID
 
-    def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> WatchedZmtp:
+    def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> Framing:
         """Return ZMTP with the party's socket type."""
-        return WatchedZmtp(self.socket, stream, self.stage.history)
+        return watched_zmtp(self.socket, stream, self.stage.history)
 
 
 class Client(ClientParty[PirateStage], PirateParty):

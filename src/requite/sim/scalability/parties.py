@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from requite.engine import Deliver, DeliverAll, Effect, Engine, Input, Note, Received, Send, SendAll
-from requite.framing.base import Limits, Message
+from requite.framing.base import Framing, Limits
 from requite.framing.sp import SpStream
 from requite.protocols.scalability.device import ScalabilityDevice
 from requite.protocols.scalability.jobs import Why
@@ -30,7 +30,7 @@ from requite.sim.kernel.party import (
     ClientParty,
     Party,
     ServingParty,
-    telling_who_is_expelled,
+    watched,
 )
 from requite.sim.kernel.stage import RunStage
 from requite.sim.kernel.workload import Task, final_frames, parse_task, partial_frames
@@ -142,24 +142,6 @@ def one_by_one(effect: Effect) -> Iterable[Effect]:
 
 
 # --- processes ------------------------------------------------------------------------------------
-class _Framing(SpStream):
-    """The framing of one connection; it reports honest peers whose bytes it refuses."""
-
-    __slots__ = ("_history", "_stream")
-
-    def __init__(self, side: str, stream: SimStream, stage: SpStage) -> None:
-        own, peer = (REP, REQ) if side == FRONT else (REQ, REP)
-        limits = Limits(message_size_bytes_max=MESSAGE_SIZE_MAX)
-        super().__init__(own, peer, in_band=stage.knobs.in_band, limits=limits)
-        self._stream = stream
-        self._history = stage.history
-
-    def receive(self, chunk: bytes) -> list[Message]:
-        """Receive bytes; report if they are refused."""
-        with telling_who_is_expelled(self._history, self._stream):
-            return super().receive(chunk)
-
-
 class SpParty(Party[SpStage]):
     """A client, a worker or a device: it listens at each port that peers dial, and dials the
     listeners. `first_id`: the first id since the last start."""
@@ -190,9 +172,12 @@ class SpParty(Party[SpStage]):
         """Whether a place is the back."""
         return bool(place.side == BACK)
 
-    def make_framing(self, stream: SimStream, place: PipeOptions, accepted: bool) -> _Framing:
+    def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> Framing:
         """Return a framing for the side of the place, whichever end dials."""
-        return _Framing(place.side, stream, self.stage)
+        own, peer = (REP, REQ) if place.side == FRONT else (REQ, REP)
+        limits = Limits(message_size_bytes_max=MESSAGE_SIZE_MAX)
+        framing = SpStream(own, peer, in_band=self.stage.knobs.in_band, limits=limits)
+        return watched(framing, stream, self.stage.history)
 
 
 def place_of(edge: Edge, is_lower: bool) -> PipeOptions:
