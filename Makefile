@@ -1,5 +1,5 @@
 # `make help` lists the targets. Each installs its dependencies; PYTHON=/path/to/python3 chooses the Python.
-.PHONY: help setup demo test check versions lint types layers docs unit long bench sim fuzz deploy clean
+.PHONY: help setup demo fast test check versions lint types layers docs unit long bench sim fuzz deploy clean
 .NOTPARALLEL:
 
 bin := .venv/bin
@@ -13,6 +13,9 @@ setup: ## prepare .venv for development
 demo: ## install the runtime, and make calls while workers and broker are killed
 	@scripts/setup runtime
 	@$(bin)/requite demo
+
+fast: ## compile the core and install it in .venv, until `make setup`; needs a C compiler
+	@scripts/setup runtime fast
 
 test: lint types layers docs unit ## all checks except `make long`; the tests run last
 
@@ -38,8 +41,9 @@ docs: setup ## build docs/_build/html, warnings are errors
 unit: setup ## only the tests, in lanes; choose with LANES="spark sim" and SEED=7
 	@$(bin)/python -m tests.lanes $(LANES) $(if $(SEED),--seed $(SEED))
 
-long: setup ## the long form of the tests, with fresh examples for hypothesis
+long: setup ## the long form of the tests, with fresh examples for hypothesis, and with a compiled core
 	$(bin)/python -m pytest -m long
+	$(bin)/python -m tests.compiled --long
 	HYPOTHESIS_PROFILE=fresh $(bin)/python -m pytest -m "hypothesis and not nng"
 
 bench: ## compare with other brokers on this machine

@@ -1,5 +1,6 @@
 """The package as a whole: its version, its imports, and its archives."""
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -68,7 +69,8 @@ LEFT_OUT = {".ci", ".gitignore"}  # used only in the repository
 
 def built(kind: str, folder: Path) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    env = {**os.environ, "REQUITE_PURE": "1"}
+    subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, timeout=60)
     [archive] = folder.iterdir()
     return archive
 

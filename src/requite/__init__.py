@@ -15,6 +15,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from requite.core import liveness
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import (
     CallError,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from requite.worker import Worker, service
 
 __version__ = "0.1.0"
+__build__ = "pure" if liveness.__file__.endswith((".py", ".pyc")) else "compiled"
+"""Whether the core of this installation was compiled to machine code."""
 
 __all__ = [
     "AsyncClient",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command import COMMAND, ENVIRONMENT, WAIT_S, requite
 
-from requite import __version__
+from requite import __build__, __version__
 from requite.cli import main
 from requite.cli.exit_codes import MEANING, ExitCode, table
 from requite.cli.verbs import VERBS
@@ -87,7 +87,7 @@ def test_it_exits_without_an_error_if_stdout_is_closed(words):
 
 
 def test_the_version_is_the_package_s():
-    assert requite("--version").out == f"requite {__version__}\n"
+    assert requite("--version").out == f"requite {__version__} ({__build__})\n"
 
 
 @pytest.mark.parametrize("verb", DESCRIBED)

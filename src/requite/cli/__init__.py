@@ -43,9 +43,9 @@ def _run(words: list[str]) -> int:
         print(front_page())
         return 0
     if words == ["--version"]:
-        from requite import __version__
+        from requite import __build__, __version__
 
-        print(f"requite {__version__}")
+        print(f"requite {__version__} ({__build__})")
         return 0
     from requite import refuse_windows
 

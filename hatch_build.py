@@ -1,0 +1,141 @@
+"""Compile the core with mypyc when a wheel is built, where that is possible.
+
+`REQUITE_PURE=1` builds the pure wheel. `REQUITE_PURE=0` fails if the core cannot be compiled. If it
+is not set, the core is compiled if there is a C compiler and the headers of this Python. An
+editable installation is always pure.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any, Final
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+# Protocols, framings and what they build on; the host and its links. In `src`; a folder stands for
+# all its modules.
+COMPILED: Final = (
+    "requite/backoff.py",
+    "requite/chronicle.py",
+    "requite/engine.py",
+    "requite/principal.py",
+    "requite/request.py",
+    "requite/core",
+    "requite/framing",
+    "requite/protocols",
+    "requite/shell/admission.py",
+    "requite/shell/bandwidth.py",
+    "requite/shell/connections.py",
+    "requite/shell/feeder.py",
+    "requite/shell/guarding.py",
+    "requite/shell/host.py",
+    "requite/shell/ledger.py",
+    "requite/shell/limiter.py",
+    "requite/shell/link.py",
+    "requite/shell/owners.py",
+    "requite/shell/partial_messages.py",
+    "requite/shell/pending_links.py",
+    "requite/shell/uses.py",
+    "requite/shell/warnings.py",
+)
+# Later versions of mypyc may compile other constructs wrongly: try the tests before a change.
+_COMPILER: Final = ("mypy>=2.4,<2.5", "setuptools>=77")
+_WITHOUT_SYMBOLS: Final = ["-s"] if sys.platform == "linux" else []
+_PURE: Final = "REQUITE_PURE"
+
+
+def compiled_modules(source: Path) -> list[str]:
+    """Return the files to compile, relative to the folder `source`."""
+    paths = [
+        path
+        for name in COMPILED
+        for path in ([source / name] if name.endswith(".py") else (source / name).rglob("*.py"))
+        if path.name != "__init__.py"
+    ]
+    return sorted(str(path.relative_to(source)) for path in paths)
+
+
+def lacking() -> str:
+    """Return what is missing for compiling, and "" if nothing is."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(compiler) is None:
+        return f"there is no C compiler ({compiler})"
+    headers = Path(sysconfig.get_path("include"))
+    if not (headers / "Python.h").exists():
+        return f"there are no headers of this Python ({headers}/Python.h)"
+    return ""
+
+
+class CompiledCore(BuildHookInterface):
+    """Adds the compiled modules to a wheel, next to their sources."""
+
+    PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """Return what a build requires: nothing if it is pure."""
+        return list(_COMPILER) if self._compiles() else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, if this build does."""
+        if version == "editable" or not self._compiles():
+            return
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        source = Path(self.root, "src")
+        target = Path(self.root, "build", "compiled", sysconfig.get_config_var("SOABI"))
+        library = compile_core(source, target)
+        build_data["force_include"].update(
+            {str(path): str(path.relative_to(library)) for path in sorted(library.rglob("*.so"))}
+        )
+
+    def _compiles(self) -> bool:
+        wish = os.environ.get(_PURE, "")
+        if wish not in ("", "0", "1"):
+            raise SystemExit(f"{_PURE} is 0, 1 or not set, not {wish!r}")
+        reason = lacking()
+        if wish == "0" and reason:
+            raise SystemExit(f"cannot compile: {reason}")
+        return wish != "1" and not reason
+
+
+def compile_core(source: Path, target: Path) -> Path:
+    """Compile the core to extension modules; return their folder, which is below `target`."""
+    from mypyc.build import mypycify
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+
+    library = target / "lib"
+    shutil.rmtree(library, ignore_errors=True)
+    here = Path.cwd()
+    # The paths in tracebacks are those given here: these are found by `sys.path`.
+    os.chdir(source)
+    try:
+        options = [
+            "--config-file=",
+            "--ignore-missing-imports",
+            f"--python-version={sys.version_info.major}.{sys.version_info.minor}",
+            f"--cache-dir={target / 'mypy'}",
+        ]
+        extensions = mypycify(
+            [*options, *compiled_modules(source)],
+            opt_level="2",
+            debug_level="0",
+            multi_file=True,  # compiled by several processes
+            group_name="requite",
+            target_dir=str(target / "c"),
+        )
+        for extension in extensions:
+            extension.extra_link_args += _WITHOUT_SYMBOLS
+        build = build_ext(Distribution({"name": "requite", "ext_modules": extensions}))
+        build.build_lib, build.build_temp = str(library), str(target / "objects")
+        build.parallel = os.cpu_count()
+        build.ensure_finalized()
+        build.run()
+    finally:
+        os.chdir(here)
+    return library
