@@ -94,6 +94,7 @@ _ALL: Final = {
     **{name: _in(*folders) for name, folders in FOLDERS.items()},
     "rest": _in("tests"),
     "nng": ("scripts/test-nng",),
+    "compiled": (sys.executable, "-m", "tests.compiled"),
 }
 # The order in which lanes start: the longest first, so that short ones fill the gaps at the end.
 _ORDER: Final = (
@@ -104,6 +105,7 @@ _ORDER: Final = (
     "cli",
     "sim",
     "rest",
+    "compiled",
     "engines",
     "interop",
     "nng",

@@ -1,0 +1,35 @@
+"""The modules that are compiled have no construct that mypyc compiles wrongly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.compiled.build import SOURCE, modules
+from tests.compiled.traps import in_text, in_types
+
+BAD_TEXTS = {
+    "starred": "class A(B):\n def __init__(self, *args):\n  super().__init__(*args)",
+    "kept": "later = (each for each in line)",
+    "returned": "def f():\n return (each for each in line)",
+    "named pattern": "match x:\n case (_, _) as pair:\n  print(pair)",
+    "class variable": "@dataclass(slots=True)\nclass A:\n a: ClassVar[int] = 1",
+}
+
+
+@pytest.mark.parametrize("text", BAD_TEXTS.values(), ids=BAD_TEXTS)
+def test_a_trap_is_found(text: str) -> None:
+    [line] = in_text(text, "bad.py")
+    assert line.startswith("bad.py:")
+
+
+def test_the_text_of_compiled_modules_has_no_trap() -> None:
+    assert [line for name in modules() for line in in_text((SOURCE / name).read_text(), name)] == []
+
+
+@pytest.mark.slow
+def test_compiled_modules_compare_no_unboxed_values_by_identity(tmp_path: Path) -> None:
+    text = "def f(a: tuple[int, str], b: tuple[int, str] | None) -> bool:\n    return b is a\n"
+    (tmp_path / "bad.py").write_text(text)
+    assert in_types(tmp_path, ["bad.py"]) == ["bad.py:2: tuple[int, str] is compared by identity"]
+    assert in_types(SOURCE, modules()) == []

@@ -1,0 +1,106 @@
+"""Constructs that mypyc compiles to something else than what Python does, silently or loudly.
+
+| trap | compiled |
+|---|---|
+| identity of tuples, numbers | two values that were one object are none: the comparison is False |
+| `super().__init__(*arguments)` | the tuple becomes the first argument |
+| a generator expression that is kept | a list: everything is evaluated at once |
+| `case (…) as name` | the name is not assigned |
+| `ClassVar` in a dataclass | a field, which cannot be set |
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mypy import build, nodes, types
+from mypy.modulefinder import BuildSource
+from mypy.options import Options
+from mypy.traverser import TraverserVisitor
+
+_UNBOXED = ("builtins.int", "builtins.float")
+
+
+def in_text(text: str, name: str) -> list[str]:
+    """Return the traps in a module that its text shows, as `name:line: what`."""
+    tree = ast.parse(text)
+    return [f"{name}:{line}: {what}" for node in ast.walk(tree) for line, what in _at(node)]
+
+
+def _at(node: ast.AST) -> Iterator[tuple[int, str]]:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name("super")))):
+            if any(isinstance(each, ast.Starred) for each in node.args):
+                yield node.lineno, "super() is called with starred arguments: write them out"
+        case (
+            ast.Assign(value=ast.GeneratorExp() as made)
+            | ast.AnnAssign(value=ast.GeneratorExp() as made)
+            | ast.Return(value=ast.GeneratorExp() as made)
+            | ast.Starred(value=ast.GeneratorExp() as made)
+            | ast.YieldFrom(value=ast.GeneratorExp() as made)
+        ):
+            yield made.lineno, "a generator expression is kept: use a list, or a function"
+        case ast.MatchAs(pattern=ast.MatchSequence()):
+            yield node.lineno, "a sequence pattern has a name: test the type instead"
+        case ast.ClassDef() if any(
+            "dataclass" in ast.unparse(each) for each in node.decorator_list
+        ):
+            for line in node.body:
+                if isinstance(line, ast.AnnAssign) and "ClassVar" in ast.unparse(line.annotation):
+                    yield line.lineno, "a dataclass has a ClassVar: leave out the annotation"
+
+
+def in_types(source: Path, names: Sequence[str]) -> list[str]:
+    """Return the comparisons by identity of unboxed values, in modules below `source`."""
+    options = Options()
+    options.python_version = sys.version_info[:2]
+    options.export_types = True
+    options.preserve_asts = True
+    options.incremental = False
+    options.ignore_missing_imports = True
+    options.mypy_path = [str(source)]
+    options.namespace_packages = True
+    modules = {name: name.removesuffix(".py").replace("/", ".") for name in names}
+    sources = [BuildSource(str(source / name), module) for name, module in modules.items()]
+    checked = build.build(sources, options)
+    found = _Identities(checked.types)
+    for name, module in modules.items():
+        found.name = name
+        checked.files[module].accept(found)
+    return found.lines
+
+
+class _Identities(TraverserVisitor):
+    """Collects comparisons by identity that mypyc compiles wrongly."""
+
+    def __init__(self, types_by_expression: dict[nodes.Expression, types.Type]) -> None:
+        super().__init__()
+        self._types = types_by_expression
+        self.name = ""
+        self.lines: list[str] = []
+
+    def visit_comparison_expr(self, o: nodes.ComparisonExpr) -> None:
+        super().visit_comparison_expr(o)
+        for operator, left, right in o.pairwise():
+            if operator not in ("is", "is not"):
+                continue
+            parts = [list(self._parts(each)) for each in (left, right)]
+            if all(any(not isinstance(part, types.NoneType) for part in each) for each in parts):
+                unboxed = [part for each in parts for part in each if _is_unboxed(part)]
+                if unboxed:
+                    self.lines.append(f"{self.name}:{o.line}: {unboxed[0]} is compared by identity")
+
+    def _parts(self, expression: nodes.Expression) -> Iterator[types.ProperType]:
+        found = self._types.get(expression)
+        if found is not None:
+            for part in types.flatten_nested_unions([found]):
+                yield types.get_proper_type(part)
+
+
+def _is_unboxed(part: types.ProperType) -> bool:
+    if isinstance(part, types.TupleType):
+        return part.partial_fallback.type.fullname == "builtins.tuple"
+    return isinstance(part, types.Instance) and part.type.fullname in _UNBOXED
