@@ -13,6 +13,7 @@ BAD_TEXTS = {
     "kept": "later = (each for each in line)",
     "returned": "def f():\n return (each for each in line)",
     "named pattern": "match x:\n case (_, _) as pair:\n  print(pair)",
+    "made by a call": "class A:\n a: B = B()",
     "class variable": "@dataclass(slots=True)\nclass A:\n a: ClassVar[int] = 1",
 }
 

@@ -7,6 +7,7 @@
 | a generator expression that is kept | a list: everything is evaluated at once |
 | `case (…) as name` | the name is not assigned |
 | `ClassVar` in a dataclass | a field, which cannot be set |
+| an attribute of a class that is made by a call | there is no such attribute |
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from mypy.modulefinder import BuildSource
 from mypy.options import Options
 from mypy.traverser import TraverserVisitor
 
+_SPECIAL = {"NamedTuple", "Enum", "IntEnum", "IntFlag", "StrEnum", "Protocol"}
 _UNBOXED = ("builtins.int", "builtins.float")
 
 
@@ -51,6 +53,19 @@ def _at(node: ast.AST) -> Iterator[tuple[int, str]]:
             for line in node.body:
                 if isinstance(line, ast.AnnAssign) and "ClassVar" in ast.unparse(line.annotation):
                     yield line.lineno, "a dataclass has a ClassVar: leave out the annotation"
+        case ast.ClassDef(bases=bases, body=body) if not _SPECIAL & {*map(ast.unparse, bases)}:
+            for line in body:
+                if _is_made_by_a_call(line):
+                    yield line.lineno, "an attribute of a class is made by a call: use `__init__`"
+
+
+def _is_made_by_a_call(line: ast.stmt) -> bool:
+    match line:
+        case ast.Assign(value=ast.Call()):
+            return True
+        case ast.AnnAssign(value=ast.Call(), annotation=annotation):
+            return not any(word in ast.unparse(annotation) for word in ("Final", "ClassVar"))
+    return False
 
 
 def in_types(source: Path, names: Sequence[str]) -> list[str]:

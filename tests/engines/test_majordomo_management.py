@@ -6,6 +6,7 @@ import json
 
 import pytest
 from tests.support.broker import BrokerBench
+from tests.support.builds import pure_only
 
 from requite.engine import Received
 from requite.protocols.majordomo import management
@@ -73,6 +74,7 @@ def test_a_lost_clients_management_requests_are_dropped() -> None:
     assert bench.broker.snapshot().unread == 0
 
 
+@pure_only("the test replaces a method of an engine")
 def test_a_broker_with_many_services_caches_answers_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.broker import ORIGIN as BROKER
 from tests.support.broker import BrokerBench
+from tests.support.builds import constant_replaced
 from tests.support.client import ORIGIN as CLIENT
 from tests.support.client import ClientBench
 from tests.support.worker import INSTANCE, WorkerBench
@@ -356,6 +357,7 @@ def test_each_part_of_a_stream_is_recorded(worker, chronicle):
 
 
 # --- the chronicle itself -------------------------------------------------------------------------
+@constant_replaced
 def test_a_chronicle_without_a_reader_is_bounded(monkeypatch, broker, chronicle):
     monkeypatch.setattr("requite.chronicle.ROWS_MAX", 10)
     for number in range(20):
@@ -388,6 +390,7 @@ def test_many_spans_are_compressed_by_the_engine():
     assert ids == sorted(ids)
 
 
+@constant_replaced
 def test_compressed_spans_count_towards_the_limit(monkeypatch):
     monkeypatch.setattr("requite.chronicle.ROWS_MAX", 10)
     chronicle = Chronicle(StoredSpans)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 import pytest
+from tests.support.builds import constant_replaced
 from tests.support.sp_engines import (
     INSTANCE,
     ORIGIN,
@@ -266,6 +267,7 @@ def test_a_device_records_joined_and_lost_channels(device, chronicle):
 
 
 # --- all engines ----------------------------------------------------------------------------------
+@constant_replaced
 def test_a_chronicle_without_a_reader_is_bounded(monkeypatch, client, chronicle):
     monkeypatch.setattr("requite.chronicle.ROWS_MAX", 10)
     for token in range(20):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.builds import constant_replaced
 from tests.support.titanic_engine import TitanicBench
 
 from requite.engine import Drain, Effect, Finished, Load, Loaded, LoadFailed, Stopped, Wake
@@ -12,6 +13,8 @@ from requite.errors import LogCorrupt
 from requite.protocols.titanic import handing
 from requite.protocols.titanic.inputs import Asked
 from requite.protocols.titanic.wire import CLOSE, REPLY
+
+pytestmark = constant_replaced
 
 SIZE = 1000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.builds import constant_replaced
 from tests.support.titanic_engine import TitanicBench
 
 from requite.errors import (
@@ -53,6 +54,7 @@ def test_bodies_of_a_repeated_key_are_compared_also_with_the_log() -> None:
     assert bench.engine.snapshot().storing == 0
 
 
+@constant_replaced
 def test_the_number_of_stored_keys_of_closed_requests_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -73,6 +75,7 @@ def test_the_number_of_stored_keys_of_closed_requests_is_limited(
     ]
 
 
+@constant_replaced
 def test_an_owner_with_many_closed_keys_pushes_out_only_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

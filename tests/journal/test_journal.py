@@ -18,6 +18,7 @@ import pytest
 from tests.journal.faulty import FaultyDisk, FaultyLog
 from tests.journal.rows import SPAN
 from tests.journal.writing import NAME, QUICK
+from tests.support.builds import constant_replaced
 from tests.support.live import ROOT, eventually
 
 from requite import chronicle as chronicles
@@ -204,6 +205,7 @@ def hanging(tmp_path, monkeypatch) -> Callable[[float], tuple[Journal, HangingDi
         disk.wake()
 
 
+@constant_replaced
 def test_a_hanging_disk_drops_rows_and_does_not_use_more_memory(hanging, monkeypatch):
     monkeypatch.setattr(chronicles, "ROWS_MAX", 1_000)
     journal, disk = hanging(10.0)
@@ -236,6 +238,7 @@ def test_closing_times_out_on_a_hanging_disk(hanging, caplog):
 
 
 # --- chronicle ------------------------------------------------------------------------------------
+@constant_replaced
 def test_pressed_rows_count_as_waiting_and_can_be_dropped(monkeypatch):
     monkeypatch.setattr(chronicles, "ROWS_MAX", 10)
     chronicle = Chronicle(press_spans, threading.Lock())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.spec.requirement import requirement
+from tests.support.builds import constant_replaced
 from tests.titanic.life import LocalTitanic
 from tests.titanic.pairs import pair, restarted
 
@@ -141,6 +142,7 @@ def test_requests_that_wait_or_run_do_not_run_any_more() -> None:
 
 
 @requirement("tsp:owner:erase")
+@constant_replaced
 def test_many_requests_are_erased_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasing, "_CLOSED_MAX", 3)
     monkeypatch.setattr(erasing, "_SCANNED_MAX", 7)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.spec.requirement import requirement
+from tests.support.builds import constant_replaced
 from tests.titanic.life import SMALL, LocalTitanic
 from tests.titanic.pairs import pair, restarted, state
 
@@ -161,6 +162,7 @@ def test_a_log_of_an_older_version_has_requests_without_owners() -> None:
 
 
 @requirement("tsp:owner:stored")
+@constant_replaced
 def test_a_log_with_owners_is_refused_by_a_version_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -201,6 +203,7 @@ def test_a_replica_serves_replies_to_their_owners_only() -> None:
 
 
 # --- keys of closed requests ----------------------------------------------------------------------
+@constant_replaced
 def test_an_owner_with_many_closed_keys_pushes_out_only_its_own_from_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,25 +8,30 @@ farewell.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from requite.principal import Credential
+
+_FEATURES: Final = frozenset(("denied", "principals"))
+_INSIDE: Final = Credential("inside", ("this process",))
 
 
 class Handover:
     """See `requite.framing.base.Framing`; a message may be any object."""
 
-    __slots__ = ()
+    __slots__ = ("peer_credential", "peer_features")
 
     ready: bool = True
     refusal: str = ""
     peer_identity: bytes = b""
-    peer_features: frozenset[str] = frozenset(("denied", "principals"))
-    peer_credential: Credential | None = Credential("inside", ("this process",))
     farewell: str = ""
     mid_message: bool = False
     partial_size: int = 0
     login: None = None  # no passwords
+
+    def __init__(self) -> None:
+        self.peer_features = _FEATURES
+        self.peer_credential: Credential | None = _INSIDE
 
     def opening(self) -> bytes:
         """Return no bytes: there is no greeting."""

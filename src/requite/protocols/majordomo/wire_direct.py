@@ -18,10 +18,6 @@ from requite.protocols.majordomo.wire import (
 )
 
 
-def _as_it_is(message: Any) -> Any:
-    return message
-
-
 class Direct:
     """See `Dialect`. Engines behave as in 0.3."""
 
@@ -29,21 +25,34 @@ class Direct:
     has_ids: bool = True
     has_partials: bool = True
 
-    decode_from_client = staticmethod(_as_it_is)
-    decode_to_client = staticmethod(_as_it_is)
-    decode_from_worker = staticmethod(_as_it_is)
-    decode_to_worker = staticmethod(_as_it_is)
-    encode = staticmethod(_as_it_is)
-    worker_request: Any = staticmethod(WorkerRequest)
-    client_final: Any = staticmethod(ClientFinal)
+    def decode_from_client(self, message: Any) -> Any:
+        return message
 
-    @staticmethod
-    def client_request(service: bytes, body: Sequence[bytes], *rest: Any) -> Any:
+    def decode_to_client(self, message: Any) -> Any:
+        return message
+
+    def decode_from_worker(self, message: Any) -> Any:
+        return message
+
+    def decode_to_worker(self, message: Any) -> Any:
+        return message
+
+    def encode(self, command: Any) -> Any:
+        return command
+
+    def worker_request(self, *fields: Any) -> Any:
+        """Return the command with these fields."""
+        return WorkerRequest(*fields)
+
+    def client_final(self, *fields: Any) -> Any:
+        """Return the command with these fields."""
+        return ClientFinal(*fields)
+
+    def client_request(self, service: bytes, body: Sequence[bytes], *rest: Any) -> Any:
         """Return the command, with a copy of `body`, which is the caller's."""
         return ClientRequest(service, [*body], *rest)
 
-    @staticmethod
-    def worker_final(address: bytes, body: Sequence[bytes], *rest: Any) -> Any:
+    def worker_final(self, address: bytes, body: Sequence[bytes], *rest: Any) -> Any:
         """Return the command, with a copy of `body`, which is the handler's."""
         return WorkerFinal(address, [*body], *rest)
 
