@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import GetSetDescriptorType
 from typing import Any, Final
 
 from requite.engine import Drain, PeerLost
@@ -35,12 +36,12 @@ def sizes(root: object) -> Counter[str]:
     """
     counted: Counter[str] = Counter()
     waiting: deque[tuple[str, object]] = deque([("", root)])
-    seen: set[int] = set()
+    seen: dict[int, object] = {}  # kept, so that no other object gets the same `id`
     while waiting:
         path, thing = waiting.popleft()
         if id(thing) in seen or isinstance(thing, Link):
             continue
-        seen.add(id(thing))
+        seen[id(thing)] = thing
         if isinstance(thing, dict | list | deque | set | tuple):
             counted[path] += len(thing)
             waiting.extend((f"{path}[]", item) for item in _items(thing))
@@ -57,6 +58,14 @@ def _attributes(thing: object) -> Iterator[tuple[str, object]]:
     names = dict.fromkeys(getattr(thing, "__dict__", ()))
     for kind in type(thing).__mro__:
         names.update(dict.fromkeys(getattr(kind, "__slots__", ())))
+        # A compiled class has neither: its attributes are descriptors.
+        names.update(
+            dict.fromkeys(
+                name
+                for name, each in vars(kind).items()
+                if isinstance(each, GetSetDescriptorType) and not name.startswith("__")
+            )
+        )
     for name in names:
         if name not in _NOT_TABLES and hasattr(thing, name):
             yield name, getattr(thing, name)
