@@ -9,6 +9,7 @@ from nacl.bindings import crypto_box_afternm, crypto_box_beforenm, crypto_secret
 from nacl.public import Box, PrivateKey, PublicKey
 from tests.framing.test_zmtp_curve_golden import command
 from tests.spec.requirement import requirement
+from tests.support.builds import pure_only
 from tests.support.curve import (
     CLIENT,
     CLIENT_PUBLIC,
@@ -175,6 +176,7 @@ def test_a_point_of_low_order_is_refused(point: bytes) -> None:
 
 
 @requirement("curve:no-state", "curve:cookie-key")
+@pure_only("the test looks into a generator")
 def test_the_server_holds_no_transient_key_until_initiate() -> None:
     chance = Chance(b"server")
     both = Handshake(server=server_of(chance=chance))
@@ -249,6 +251,7 @@ def test_a_malformed_initiate_is_refused(damage: Callable[[bytes], bytes], reaso
 
 @requirement("curve:nonce-max")
 @pytest.mark.parametrize("first", [(1 << 63) + 1, (1 << 64) - 1])
+@pure_only("the test replaces a function")
 def test_a_counter_that_would_soon_end_is_refused(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,10 +296,12 @@ def _forged(vouch_from: KeyPair, names: bytes, transient: bytes | None = None) -
     return refusal(both.server, both.initiate())
 
 
+@pure_only("the test inherits from a mechanism")
 def test_a_stolen_public_key_is_of_no_use() -> None:
     assert "cannot decrypt the vouch" in _forged(STRANGER, SERVER.public)
 
 
+@pure_only("the test inherits from a mechanism")
 def test_a_vouch_for_another_server_or_connection_is_refused() -> None:
     assert "another connection or server" in _forged(CLIENT, STRANGER.public)
     assert "another connection or server" in _forged(CLIENT, SERVER.public, bytes(32))

@@ -27,6 +27,9 @@ from requite.principal import Credential
 Message: TypeAlias = list[bytes]
 """The frames of one message, in order; a protocol without frames uses exactly one."""
 
+Piece: TypeAlias = bytes | memoryview
+"""A part of a message to send."""
+
 Chunk: TypeAlias = Any
 """What a stream carries at a time: bytes, or inside a process a list of messages (`handover`)."""
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct, iter_unpack
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing import foreign
-from requite.framing.base import Limits, Message
+from requite.framing.base import Limits, Message, Piece
 from requite.framing.parts import Parts
 from requite.framing.sp_types import describe_type, role_of
 from requite.principal import Credential
@@ -157,7 +157,7 @@ class SpStream:
         """Return nothing: this framing sends nothing but its header."""
         return b""
 
-    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
+    def encode(self, message: Sequence[Piece], out: list[Any]) -> int:
         """Append the prefix, and all pieces of `message` as one payload; return the bytes added.
 
         Pieces may be bytes or memoryviews. Nearly every message consists of tags and a body: with a

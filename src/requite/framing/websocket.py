@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from requite.errors import LocalViolation, RemoteViolation
-from requite.framing.base import Limits, Message
+from requite.framing.base import Limits, Message, Piece
 from requite.framing.sp_types import subprotocol_of
 from requite.principal import Credential
 
@@ -128,7 +128,7 @@ class SpWebSocket:
         self._said.clear()
         return output
 
-    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
+    def encode(self, message: Sequence[Piece], out: list[Any]) -> int:
         """Append all pieces of `message` as one binary message; return the bytes added.
 
         The pieces of a server are appended without a copy; those of a client are masked copies.

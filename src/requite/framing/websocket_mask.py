@@ -27,7 +27,7 @@ def draw_keys(masks: Callable[[int], bytes]) -> Iterator[bytes]:
             yield block[at : at + MASK_SIZE]
 
 
-def mask(data: bytes, key: bytes) -> bytes:
+def mask(data: bytes | memoryview, key: bytes) -> bytes:
     """Mask or unmask a payload: 15 bytes in 0.5 us (CPython 3.11), a third of wsproto's time."""
     size = len(data)
     if size > _NUMBER_SIZE_MAX:

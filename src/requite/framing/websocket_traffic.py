@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 from wsproto.frame_protocol import (
     CloseReason,
@@ -25,7 +25,7 @@ from wsproto.frame_protocol import (
 )
 
 from requite.errors import RemoteViolation
-from requite.framing.base import Message
+from requite.framing.base import Message, Piece
 from requite.framing.parts import Parts
 from requite.framing.websocket_mask import MASK_SIZE, draw_keys, mask
 from requite.framing.websocket_upgrade import quote
@@ -228,7 +228,7 @@ class Traffic:
 
     # --- out --------------------------------------------------------------------------------------
 
-    def encode(self, message: Sequence[bytes], out: list[bytes]) -> int:
+    def encode(self, message: Sequence[Piece], out: list[Any]) -> int:
         """Append `message` as one binary message; return the bytes added: none after a Close frame.
 
         The pieces of a server are not copied; those of a client are, because they are masked.
@@ -251,10 +251,10 @@ class Traffic:
         out.append(mask(b"".join(message), key))
         return len(header) + MASK_SIZE + size
 
-    def _encode_frames(self, message: Sequence[bytes], out: list[bytes]) -> int:
+    def _encode_frames(self, message: Sequence[Piece], out: list[Any]) -> int:
         """Append a long message. Each piece is split separately: frame borders mean nothing."""
         parts = [
-            cast("bytes", memoryview(piece)[at : at + _FRAME_SIZE_MAX])
+            memoryview(piece)[at : at + _FRAME_SIZE_MAX]
             for piece in message
             for at in range(0, len(piece), _FRAME_SIZE_MAX)
         ]

@@ -284,7 +284,7 @@ class ClientUpgrade:
         """Read the next parts of a refusal's body; raise when it is long enough."""
         for event in events:
             assert isinstance(event, RejectData)
-            self._explanation += event.data
+            self._explanation += bytes(event.data)  # wsproto may give a bytearray
             if event.body_finished or len(self._explanation) >= _EXPLANATION_SIZE_MAX:
                 self._give_up()
 
