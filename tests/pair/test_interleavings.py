@@ -10,12 +10,15 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from tests.support.builds import pure_only
 from tests.support.pair_model import Model, Step, explore, wander
 
 from requite.protocols.binarystar.other import Other
 from requite.protocols.binarystar.peer import BinaryStarPeer
 from requite.protocols.binarystar.table import TABLE, Event, State
 from requite.protocols.binarystar.view import Vote
+
+pytestmark = pure_only("broken engines inherit from engines")
 
 _LONG = (pytest.mark.long, pytest.mark.timeout(3600))
 _NETWORKS = pytest.mark.parametrize("timely", [True, False], ids=["timely", "any network"])

@@ -20,6 +20,7 @@ from tests.sim.mutant_table import (
     POISON,
     REPEATED,
 )
+from tests.support.builds import pure_only
 
 from requite.sim.amqp.simulation import AMQP_CHECKERS
 from requite.sim.freelance.simulation import FreelanceSimulation
@@ -28,6 +29,8 @@ from requite.sim.pirate.checkers import PIRATE_CHECKERS
 from requite.sim.scalability.checkers import SP_CHECKERS
 from requite.sim.scenarios import GROUPS
 from requite.sim.shells.simulation import SHELL_CHECKERS
+
+pytestmark = pure_only("broken engines inherit from engines")
 
 _GROUPS: Final = [group for group in GROUPS if group != "all"]
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sim.mutant_table import BROKEN
 from tests.sim.plans import FOLDER, NO_ENGINE, Known, known
+from tests.support.builds import pure_only
 
 from requite.errors import ConfigurationError
 from requite.sim import Options, draw, play, read_plan, run
@@ -37,6 +38,7 @@ def test_a_known_bad_plan_violates_nothing(each: Known) -> None:
 @pytest.mark.parametrize(
     "each", [each for each in known() if each.engine != NO_ENGINE], ids=lambda each: each.name
 )
+@pure_only("broken engines inherit from engines")
 def test_a_plan_finds_its_reintroduced_bug(each: Known) -> None:
     broken = _ENGINES[each.engine]
     result = play(each.plan(), Options(parts=broken.options.parts))
