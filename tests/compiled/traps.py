@@ -20,7 +20,6 @@ from pathlib import Path
 from mypy import build, nodes, types
 from mypy.modulefinder import BuildSource
 from mypy.options import Options
-from mypy.traverser import TraverserVisitor
 
 _SPECIAL = {"NamedTuple", "Enum", "IntEnum", "IntFlag", "StrEnum", "Protocol"}
 _UNBOXED = ("builtins.int", "builtins.float")
@@ -81,38 +80,40 @@ def in_types(source: Path, names: Sequence[str]) -> list[str]:
     modules = {name: name.removesuffix(".py").replace("/", ".") for name in names}
     sources = [BuildSource(str(source / name), module) for name, module in modules.items()]
     checked = build.build(sources, options)
-    found = _Identities(checked.types)
-    for name, module in modules.items():
-        found.name = name
-        checked.files[module].accept(found)
-    return found.lines
+    # mypy's expressions do not know their file, so it is found by their place.
+    places: dict[tuple[int | None, ...], list[str]] = {}
+    for name in names:
+        for node in ast.walk(ast.parse((source / name).read_text())):
+            if isinstance(node, ast.Compare):
+                place = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+                places.setdefault(place, []).append(name)
+    return sorted(
+        f"{name}:{each.line}: {unboxed} is compared by identity"
+        for each in checked.types
+        if isinstance(each, nodes.ComparisonExpr)
+        for unboxed in _unboxed_identities(each, checked.types)
+        for name in places.get((each.line, each.column, each.end_line, each.end_column), ())
+    )
 
 
-class _Identities(TraverserVisitor):
-    """Collects comparisons by identity that mypyc compiles wrongly."""
-
-    def __init__(self, types_by_expression: dict[nodes.Expression, types.Type]) -> None:
-        super().__init__()
-        self._types = types_by_expression
-        self.name = ""
-        self.lines: list[str] = []
-
-    def visit_comparison_expr(self, o: nodes.ComparisonExpr) -> None:
-        super().visit_comparison_expr(o)
-        for operator, left, right in o.pairwise():
-            if operator not in ("is", "is not"):
-                continue
-            parts = [list(self._parts(each)) for each in (left, right)]
-            if all(any(not isinstance(part, types.NoneType) for part in each) for each in parts):
-                unboxed = [part for each in parts for part in each if _is_unboxed(part)]
-                if unboxed:
-                    self.lines.append(f"{self.name}:{o.line}: {unboxed[0]} is compared by identity")
-
-    def _parts(self, expression: nodes.Expression) -> Iterator[types.ProperType]:
-        found = self._types.get(expression)
-        if found is not None:
-            for part in types.flatten_nested_unions([found]):
-                yield types.get_proper_type(part)
+def _unboxed_identities(
+    comparison: nodes.ComparisonExpr, types_of: dict[nodes.Expression, types.Type]
+) -> Iterator[types.ProperType]:
+    """Yield the unboxed types that a comparison compares by identity, unless it is with None."""
+    for operator, *sides in comparison.pairwise():
+        if operator not in ("is", "is not"):
+            continue
+        parts = [
+            [
+                types.get_proper_type(part)
+                for part in types.flatten_nested_unions([types_of[side]])
+                if not isinstance(part, types.NoneType)
+            ]
+            for side in sides
+            if side in types_of
+        ]
+        if len(parts) == 2 and all(parts):
+            yield from {part for each in parts for part in each if _is_unboxed(part)}
 
 
 def _is_unboxed(part: types.ProperType) -> bool:

@@ -148,7 +148,7 @@ def partial_index(headers: Mapping[str, Any]) -> int | None:
     index = headers.get(PARTIAL)
     if index is None or index is False:
         return None
-    if isinstance(index, int) and index is not True and index >= 0:
+    if isinstance(index, int) and not isinstance(index, bool) and index >= 0:
         return index
     raise RemoteViolation(f"the header {PARTIAL} is {index!r}, not a number")
 
@@ -176,7 +176,9 @@ def is_uncounted(properties: Properties) -> bool:
 
 def _count(properties: Properties, name: str) -> int:
     count = properties.headers.get(name)
-    return count if isinstance(count, int) and count is not True and count >= 0 else -1
+    if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+        return count
+    return -1
 
 
 def expiration(remaining_s: float) -> str:
