@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from http import HTTPStatus
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from wsproto.connection import ConnectionType
 from wsproto.events import AcceptConnection, Event, RejectConnection, RejectData, Request
@@ -284,7 +284,8 @@ class ClientUpgrade:
         """Read the next parts of a refusal's body; raise when it is long enough."""
         for event in events:
             assert isinstance(event, RejectData)
-            self._explanation += bytes(event.data)  # wsproto may give a bytearray
+            # wsproto gives a bytearray, whatever its annotation says.
+            self._explanation += bytes(cast(Any, event).data)
             if event.body_finished or len(self._explanation) >= _EXPLANATION_SIZE_MAX:
                 self._give_up()
 
