@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -21,13 +21,20 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+def memory_mib(pid: int) -> float:
+    """Return the memory of a process, with its share of shared pages (proc(5), smaps_rollup)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:"))
+
+
 class Gauge:
-    """Measures from `open`, after the warm-up, to `close`."""
+    """Measures from `open`, after the warm-up, to `stop` or `close`."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._started = perf_counter()
         self._cpu_s = self._read_cpu_s()
+        self._measured: dict[str, float] = {}
 
     def open(self) -> None:
         """Start measuring."""
@@ -47,16 +54,24 @@ class Gauge:
             return False
         return answered >= self._job.requests or elapsed >= seconds * _LONGEST
 
-    def close(self, answered: int, latencies_ns: Sequence[int]) -> None:
-        """Print the figures of the run for the runner, as JSON on one line."""
-        elapsed = perf_counter() - self._started
-        figures = {
-            "answered": answered,
-            "elapsed_s": elapsed,
-            "requests_per_s": answered / elapsed,
-        }
+    def stop(self) -> None:
+        """Stop measuring: replies may still come before `close`."""
+        self._measured = {"elapsed_s": perf_counter() - self._started}
         for who, now_s in self._read_cpu_s().items():
-            figures[f"{who}_cpu_us"] = (now_s - self._cpu_s[who]) / answered * 1e6
+            self._measured[f"{who}_cpu_s"] = now_s - self._cpu_s[who]
+        if self._job.broker_pid:
+            self._measured["broker_memory_mib"] = memory_mib(self._job.broker_pid)
+
+    def close(
+        self, answered: int, latencies_ns: Sequence[int], more: Mapping[str, float] | None = None
+    ) -> None:
+        """Print the figures of the run for the runner, and `more`, as JSON on one line."""
+        if not self._measured:
+            self.stop()
+        figures = {"answered": answered, **self._measured, **(more or {})}
+        figures["requests_per_s"] = answered / figures["elapsed_s"]
+        for who in self._cpu_s:
+            figures[f"{who}_cpu_us"] = figures[f"{who}_cpu_s"] / max(answered, 1) * 1e6
         if latencies_ns:
             ordered = sorted(latencies_ns)
             for percent in (50, 99):

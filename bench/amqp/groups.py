@@ -22,7 +22,7 @@ import pika
 from bench.amqp.loops import engine_times
 from bench.amqp.pools import Manager, managing
 from bench.amqp.turns import ask, facts, publish
-from bench.gauge import cpu_s
+from bench.gauge import cpu_s, memory_mib
 from bench.spark.page import table
 from requite.protocols.amqp.topology import Pool
 from requite.testing.processes import ProcessFailed
@@ -36,7 +36,6 @@ _QUICK_GROUPS: Final = 50
 _QUICK_REST_S: Final = 3.0
 _MADE_S: Final = 300.0
 _LOOK_S: Final = 0.5
-_KIB_PER_MB: Final = 1000
 
 
 class Phase(NamedTuple):
@@ -46,7 +45,7 @@ class Phase(NamedTuple):
     elapsed_s: float
     manager_s: float
     rabbit_s: float
-    memory_mb: float
+    memory_mib: float
 
 
 def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
@@ -58,7 +57,7 @@ def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
             TemporaryDirectory(prefix="requite-bench-") as name,
             managing(rabbit, POOL, Path(name), 'kind = "noop"') as manager,
         ):
-            phases = list(_phases(rabbit, manager, count, rest_s))
+            phases = list(_phases(rabbit, manager, POOL, count, rest_s, REPORTS_PER_S))
             questions = _questions(rabbit, manager)
     except (ProcessFailed, TimeoutError) as failure:
         return [f"groups: {failure}"]
@@ -77,8 +76,26 @@ def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
     return []
 
 
+def measure(
+    rabbit: RabbitServer, pool: str, count: int, rest_s: float, reports_per_s: float
+) -> list[Phase]:
+    """Return the four phases of a new pool. Raises `ProcessFailed` and `TimeoutError`."""
+    with (
+        TemporaryDirectory(prefix="requite-bench-") as name,
+        managing(rabbit, pool, Path(name), 'kind = "noop"') as manager,
+    ):
+        return list(_phases(rabbit, manager, pool, count, rest_s, reports_per_s))
+
+
 # --- phases ---------------------------------------------------------------------------------------
-def _phases(rabbit: RabbitServer, manager: Manager, count: int, rest_s: float) -> Iterator[Phase]:
+def _phases(
+    rabbit: RabbitServer,
+    manager: Manager,
+    pool: str,
+    count: int,
+    rest_s: float,
+    reports_per_s: float,
+) -> Iterator[Phase]:
     keys = [f"key {number}" for number in range(count)]
 
     def measure(name: str, happen: Callable[[], None]) -> Phase:
@@ -86,19 +103,19 @@ def _phases(rabbit: RabbitServer, manager: Manager, count: int, rest_s: float) -
         before = [cpu_s(pid) for pid in pids]
         happen()
         used = [cpu_s(pid) - was for pid, was in zip(pids, before, strict=True)]
-        phase = Phase(name, perf_counter() - began, *used, _memory_mb(manager.child.pid))
+        phase = Phase(name, perf_counter() - began, *used, memory_mib(manager.child.pid))
         print(f"{name}: {phase.elapsed_s:.1f} s, {phase.manager_s:.2f} s of CPU", flush=True)
         return phase
 
     yield measure("no group, at rest", lambda: sleep(rest_s / 3))
-    yield measure("all groups are made", lambda: _make(rabbit, manager, keys))
+    yield measure("all groups are made", lambda: _make(rabbit, manager, pool, keys))
     yield measure("all groups, at rest", lambda: sleep(rest_s))
-    yield measure("all groups, at work", lambda: _work(rabbit, keys, rest_s))
+    yield measure("all groups, at work", lambda: _work(rabbit, pool, keys, rest_s, reports_per_s))
 
 
-def _make(rabbit: RabbitServer, manager: Manager, keys: list[str]) -> None:
+def _make(rabbit: RabbitServer, manager: Manager, pool: str, keys: list[str]) -> None:
     """Send each group its first request; return when all requests are in their queues."""
-    exchange = Pool(POOL).requests_exchange
+    exchange = Pool(pool).requests_exchange
     with _connection(rabbit) as connection:
         channel = connection.channel()
         for key in keys:
@@ -115,15 +132,17 @@ def _is_made(status: Any, count: int) -> bool:
     return bool(bound == count <= status["orphans"]["forwarded"])
 
 
-def _work(rabbit: RabbitServer, keys: list[str], seconds: float) -> None:
+def _work(
+    rabbit: RabbitServer, pool: str, keys: list[str], seconds: float, reports_per_s: float
+) -> None:
     """Report a received request for one group after the other."""
-    exchange = Pool(POOL).activity_exchange
+    exchange = Pool(pool).activity_exchange
     properties = pika.BasicProperties(headers={"x-event": "request-received", "x-worker-id": "w"})
     with _connection(rabbit) as connection:
         channel = connection.channel()
         began = perf_counter()
         for number, key in enumerate(cycle(keys)):
-            at = began + number / REPORTS_PER_S
+            at = began + number / reports_per_s
             if at >= began + seconds:
                 break
             sleep(max(0.0, at - perf_counter()))
@@ -139,16 +158,9 @@ def _read_status(url: str) -> Any:
         return json.load(answer)
 
 
-def _memory_mb(pid: int) -> float:
-    """Return the resident memory of a process (proc(5), status)."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    [kib] = [line.split()[1] for line in lines if line.startswith("VmRSS:")]
-    return int(kib) / _KIB_PER_MB
-
-
 # --- the report -----------------------------------------------------------------------------------
 def _phase_table(phases: list[Phase]) -> str:
-    header = ["", "s", "manager's CPU", "RabbitMQ's CPU", "manager's memory, MB"]
+    header = ["", "s", "manager's CPU", "RabbitMQ's CPU", "manager's memory, MiB"]
     return table(header, [list(_texts(phase)) for phase in phases])
 
 
@@ -157,7 +169,7 @@ def _texts(phase: Phase) -> Iterator[str]:
     yield f"{phase.elapsed_s:.1f}"
     for used_s in (phase.manager_s, phase.rabbit_s):
         yield f"{used_s:.2f} s ({used_s / phase.elapsed_s:.1%} of a core)"
-    yield f"{phase.memory_mb:.0f}"
+    yield f"{phase.memory_mib:.0f}"
 
 
 def _questions(rabbit: RabbitServer, manager: Manager) -> str:

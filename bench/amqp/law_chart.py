@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.amqp.law_point import HANDLERS, Point
+from bench.charts import save
 
 _WIDTH: Final = 330
 _HEIGHT: Final = 300
 _COLOURS: Final = ("#56b4e9", "#0072b2", "#1b2f4b")
 _LAW: Final = "#c8372d"
-_INK: Final = "#22303c"
-_FAINT: Final = "#e3e8ec"
 
 
 def draw(points: Sequence[Point], path: Path) -> None:
     """Draw a panel per handler, into an SVG."""
     import altair as alt
-    import vl_convert
 
     ceiling = 1.6 * max(point.calls_per_s for point in points)
     floor = 0.8 * min(point.calls_per_s for point in points)
@@ -27,14 +25,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
         _panel([point for point in points if point.handler == handler], what, [floor, ceiling])
         for handler, what in HANDLERS.items()
     ]
-    chart = (
-        alt.hconcat(*panels, spacing=24)
-        .configure(font="Arial, Helvetica, sans-serif", background="white", padding=8)
-        .configure_view(stroke=None)
-        .configure_axis(labelColor=_INK, titleColor=_INK, gridColor=_FAINT, labelFontSize=12)
-        .configure_title(color=_INK, fontSize=13, anchor="start")
-    )
-    path.write_text(vl_convert.vegalite_to_svg(chart.to_dict()) + "\n")
+    save(alt.hconcat(*panels, spacing=24), path)
 
 
 def _panel(points: Sequence[Point], title: str, domain: list[float]) -> Any:

@@ -40,11 +40,11 @@ class WorkerSide(Protocol):
 
 
 class Dialect(NamedTuple):
-    """How to connect, and the client's and worker's side."""
+    """How to connect, and the client's side and that of a worker of a service."""
 
     connect: Callable[[int], socket.socket]
     client: Callable[[Job], ClientSide]
-    worker: Callable[[Job], WorkerSide]
+    worker: Callable[[Job, bytes], WorkerSide]
 
 
 class UnexpectedMessage(Exception):

@@ -58,9 +58,9 @@ class Client:
 class Worker:
     """A worker with one request at a time, as the RFC requires."""
 
-    def __init__(self, variant: Variant, job: Job) -> None:
+    def __init__(self, variant: Variant, job: Job, service: bytes) -> None:
         front = [*variant.front, b"MDPW02"]
-        self._ready = zmtp.encode([*front, READY, SERVICE])
+        self._ready = zmtp.encode([*front, READY, service])
         self._final = zmtp.encode([*front, FINAL], more=True)
         self.heartbeat = zmtp.encode([*front, HEARTBEAT])
         self._command = len(front)

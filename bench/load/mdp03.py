@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import struct
 from functools import partial
+from itertools import cycle
 
-from bench.job import SERVICE, Job
+from bench.job import Job
 from bench.load import zmtp
 from bench.load.dialect import Dialect, UnexpectedMessage
 
-# With a timeout, as in real programs: with 0, the broker would have no timers.
-TIMEOUT_MS = 30_000
 LEASE_MS = 30_000
 HEARTBEAT_MS = 1_000
 
@@ -18,23 +17,24 @@ _REQUEST_REST = struct.Struct(">IBB")  # timeout, flags, length of the service's
 _READY = struct.Struct(">HII")  # capacity, interval, lease
 _ORIGIN = b"a client"  # the first half of its call ids
 _INSTANCE = b"a worker"
-_ID = slice(7, 15)
-_CLIENT_FINAL = b"MDPC03\x03"
+ID, STATUS = slice(7, 15), 15  # of a client's FINAL
+CLIENT_FINAL = b"MDPC03\x03"
+_CLIENT_HEARTBEAT = b"MDPC03\x05"
 _WORKER_REQUESTS = (b"MDPW03\x02", b"MDPW03\x0a")  # REQUEST, and REQUEST_OF a principal
-_WORKER_HEARTBEAT = b"MDPW03\x05"
+_WORKER_NOTICES = (b"MDPW03\x05", b"MDPW03\x09")  # HEARTBEAT, CANCEL
 _WORKER_FINAL_BYTES = 16  # magic, command, dispatch id, status
 _OK = 0
 
 
 class Client:
-    """A client with request ids."""
+    """A client with request ids, which calls the services of the job in turn."""
 
     def __init__(self, job: Job) -> None:
-        rest = _REQUEST_REST.pack(TIMEOUT_MS, 0, len(SERVICE)) + _ORIGIN + bytes(8) + SERVICE
-        request = zmtp.encode([b"MDPC03\x01" + bytes(8) + rest, job.body])
+        requests = [encode_request(service, job) for service in job.service_names]
         # Two bytes of ZMTP in front of the header: the request id starts nine bytes in; the call
         # id ends with the same number, 14 bytes after it.
-        self._pieces = request[:9], request[17:31], request[39:]
+        self._pieces = requests[0][:9], requests[0][17:31]
+        self._ends = cycle([request[39:] for request in requests])
         self._body = job.body
         self._next_id = 1
         self._rest = b""
@@ -45,31 +45,42 @@ class Client:
 
     def requests(self, n: int) -> bytes:
         """Return `n` requests with new ids."""
-        before, between, after = self._pieces
+        before, between = self._pieces
         first = self._next_id
         self._next_id += n
         numbers = [i.to_bytes(8, "big") for i in range(first, first + n)]
-        return b"".join([before + i + between + i + after for i in numbers])
+        pairs = zip(numbers, self._ends, strict=False)
+        return b"".join([before + i + between + i + end for i, end in pairs])
 
     def count_replies(self, data: bytes) -> int:
         """Count the final replies, and check that each has the body of the request."""
         messages, self._rest = zmtp.split(self._rest + data)
         body = self._body
+        count = 0
         for message in messages:
             header = message[0]
-            if header[:7] != _CLIENT_FINAL or header[15] != _OK or message[-1] != body:
-                raise UnexpectedMessage(f"the client was sent {message}")
-        return len(messages)
+            if header[:7] == CLIENT_FINAL and header[STATUS] == _OK and message[-1] == body:
+                count += 1
+            elif header[:7] != _CLIENT_HEARTBEAT:  # sent while it receives a large body
+                raise UnexpectedMessage(f"the client was sent {message[0]!r}")
+        return count
+
+
+def encode_request(service: bytes, job: Job) -> bytes:
+    """Return a request for a service, with the number 0."""
+    timeout_ms = round(job.timeout_s * 1000)
+    rest = _REQUEST_REST.pack(timeout_ms, 0, len(service)) + _ORIGIN + bytes(8) + service
+    return zmtp.encode([b"MDPC03\x01" + bytes(8) + rest, job.body])
 
 
 class Worker:
-    """A worker that accepts `capacity` requests at a time."""
+    """A worker that accepts `capacity` requests at a time. It ignores cancellations."""
 
-    heartbeat = zmtp.encode([_WORKER_HEARTBEAT + HEARTBEAT_MS.to_bytes(4, "big")])
+    heartbeat = zmtp.encode([_WORKER_NOTICES[0] + HEARTBEAT_MS.to_bytes(4, "big")])
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, service: bytes) -> None:
         ready = _READY.pack(job.capacity, HEARTBEAT_MS, LEASE_MS) + _INSTANCE
-        self._ready = zmtp.encode([b"MDPW03\x01" + ready + SERVICE])
+        self._ready = zmtp.encode([b"MDPW03\x01" + ready + service])
         final = b"MDPW03\x04" + bytes(_WORKER_FINAL_BYTES - 7)
         reply = zmtp.encode([final, job.body])
         # As the client's: the dispatch id starts nine bytes in; the status stays 0.
@@ -89,8 +100,8 @@ class Worker:
         for message in messages:
             header = message[0]
             if header[:7] in _WORKER_REQUESTS and message[-1] == body:
-                replies.append(before + header[_ID] + after)
-            elif header[:7] != _WORKER_HEARTBEAT:
+                replies.append(before + header[ID] + after)
+            elif header[:7] not in _WORKER_NOTICES:
                 raise UnexpectedMessage(f"a worker was sent {message}")
         return b"".join(replies)
 

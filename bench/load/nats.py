@@ -55,16 +55,17 @@ class Worker:
 
     heartbeat = b""  # NATS clients send no heartbeats of their own
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, service: bytes) -> None:
         size = len(job.body)
+        self._subscription = b"SUB %b workers 2\r\n" % service
         # The reply subject is known, so that all requests have the same bytes, too.
-        self._request = b"MSG %b 2 %b %d\r\n%b\r\n" % (SERVICE, INBOX, size, job.body)
+        self._request = b"MSG %b 2 %b %d\r\n%b\r\n" % (service, INBOX, size, job.body)
         self._reply = b"PUB %b %d\r\n%b\r\n" % (INBOX, size, job.body)
         self._rest = b""
 
     def hello(self) -> bytes:
         """Return the subscription."""
-        return b"SUB %b workers 2\r\n" % SERVICE
+        return self._subscription
 
     def answer(self, data: bytes) -> bytes:
         """Publish the body of each request to its reply subject."""

@@ -69,9 +69,9 @@ def test_the_first_request_of_each_key_is_timed(server: Any, tmp_path: Path) -> 
 def test_phases_of_groups_report_their_memory(server: Any, tmp_path: Path) -> None:
     groups = pytest.importorskip("bench.amqp.groups", reason="pika is not there")
     with groups.managing(server, groups.POOL, tmp_path, 'kind = "noop"') as manager:
-        phases = list(groups._phases(server, manager, 3, 0.3))
+        phases = list(groups._phases(server, manager, groups.POOL, 3, 0.3, 100))
     assert len(phases) == 4
-    assert all(phase.memory_mb > 1 for phase in phases)
+    assert all(phase.memory_mib > 1 for phase in phases)
 
 
 def test_points_are_reduced_to_medians_tabulated_and_drawn(tmp_path: Path) -> None:
