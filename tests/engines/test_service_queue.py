@@ -80,3 +80,28 @@ def test_a_redelivered_request_has_no_turn_to_return():
     queue.push_front(_request(b, 7, attempts=1))
     queue.return_turn(queue.pop())
     assert _take_all(queue) == [(b"a", 1), (b"b", 1)]
+
+
+def test_requests_that_were_put_off_go_last_and_the_newest_of_them_first():
+    queue = ServiceQueue()
+    a, b = _client("a"), _client("b")
+    for number in (1, 2, 3):
+        queue.push(_request(a, number))
+    for _ in range(2):
+        queue.put_off(queue.pop())
+    queue.push(_request(b, 1))
+    assert queue.length == 4
+    assert [request.request_id for request in queue] == [3, 1, 2, 1]
+    assert _take_all(queue) == [(b"a", 3), (b"b", 1), (b"a", 2), (b"a", 1)]
+    assert not queue.has_turns
+
+
+def test_a_request_that_was_put_off_can_be_removed():
+    queue = ServiceQueue()
+    a = _client("a")
+    queue.push(_request(a, 1))
+    late = queue.pop()
+    queue.put_off(late)
+    assert not queue.has_turn(a)
+    queue.remove(late)
+    assert queue.length == 0

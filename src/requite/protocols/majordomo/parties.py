@@ -52,6 +52,7 @@ class Service:
     `waiting` holds the workers that can take a request, the one that has waited longest first:
     `waiting[worker] = None` appends a worker, or leaves it at its position. `namer` is the client
     that named it, as long as it has had no worker. While `is_paused`, no request is dispatched.
+    `takes_s`: how long a request was at a worker recently, while others were queued.
     """
 
     name: bytes
@@ -61,6 +62,7 @@ class Service:
     queue: ServiceQueue[PendingRequest] = field(default_factory=ServiceQueue)
     counters: Counters = field(default_factory=Counters)
     is_paused: bool = False
+    takes_s: float = 0.0
     is_keyed: bool = field(init=False)  # the name of a group of a pool
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The queue of a service: clients take turns, redelivered requests go first.
+"""The queue of a service: clients take turns, redelivered requests go first, late ones last.
 
 18/MDP, Architecture: "The broker SHOULD serve clients on a fair basis". Each client gets one
 request served per round, however many it has queued. Every operation is O(1), including removal
@@ -30,19 +30,25 @@ class ServiceQueue(Generic[Item]):
     Requests that come back from a lost worker are in a separate line, before all turns: they have
     had their turn. (At the head of their client's line, with their client first, a cancelled one
     would leave its place to the client's next request.)
+
+    Requests that are unlikely to be answered before their deadline wait behind all others: under
+    overload, workers must not spend their time on replies that nobody waits for. Those in this last
+    line that were put off last have the most time left, and go first.
     """
 
-    __slots__ = ("_returned", "_turns", "length")
+    __slots__ = ("_late", "_returned", "_turns", "length")
 
     def __init__(self) -> None:
         self._returned: OrderedDict[Item, None] = OrderedDict()
         self._turns: OrderedDict[Hashable, OrderedDict[Item, None]] = OrderedDict()
+        self._late: OrderedDict[Item, None] = OrderedDict()
         self.length = 0  # an attribute: the hot path reads it twice per request
 
     def __iter__(self) -> Iterator[Item]:
         yield from self._returned
         for line in self._turns.values():
             yield from line
+        yield from reversed(self._late)
 
     def push(self, pending: Item) -> None:
         """Append a request to its client's line; a new client gets the last turn."""
@@ -53,8 +59,13 @@ class ServiceQueue(Generic[Item]):
         self.length += 1
 
     def has_turn(self, client: Hashable) -> bool:
-        """Whether a client has queued requests, other than those that came back."""
+        """Whether a client has queued requests, other than those that came back or are late."""
         return client in self._turns
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether any client has such requests."""
+        return bool(self._turns)
 
     def push_front(self, pending: Item) -> None:
         """Queue a request from a lost worker before all others."""
@@ -62,12 +73,21 @@ class ServiceQueue(Generic[Item]):
         self._returned.move_to_end(pending, last=False)
         self.length += 1
 
+    def put_off(self, pending: Item) -> None:
+        """Queue a request, which was popped, behind all others."""
+        self._late[pending] = None
+        self.length += 1
+
     def pop(self) -> Item:
-        """Remove and return the next request. Raises `StopIteration` when empty."""
+        """Remove and return the next request. Raises `KeyError` when empty."""
         if self._returned:
             self.length -= 1
             return self._returned.popitem(last=False)[0]
         turns = self._turns
+        if not turns:
+            pending = self._late.popitem()[0]
+            self.length -= 1
+            return pending
         client = next(iter(turns))
         line = turns[client]
         pending = line.popitem(last=False)[0]
@@ -86,10 +106,11 @@ class ServiceQueue(Generic[Item]):
     def remove(self, pending: Item) -> None:
         """Remove a request. Raises `KeyError` if it is not queued."""
         self.length -= 1
-        if pending in self._returned:
-            del self._returned[pending]
-            return
-        line = self._turns[pending.client]
-        del line[pending]
-        if not line:
+        for line in (self._returned, self._late):
+            if pending in line:
+                del line[pending]
+                return
+        turn = self._turns[pending.client]
+        del turn[pending]
+        if not turn:
             del self._turns[pending.client]

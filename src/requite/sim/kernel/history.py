@@ -126,6 +126,7 @@ EVENTS: Final = (
     "broker_rested",
     "accepted",
     "queued",
+    "put_off",
     "dispatched",
     "passed_on",
     "redelivered",

@@ -68,6 +68,7 @@ class WatchedBroker(Hub):
             "accepted": self._accepted,
             "refused": self._refused,
             "queued": self._queued,
+            "put_off": self._put_off,
             "dispatched": self._dispatched,
             "partial": self._passed_on,
             "answered": self._answered,
@@ -231,6 +232,9 @@ class WatchedBroker(Hub):
         if trace is not None:
             trace.state = "queued"
         self._tell("queued", trace, facts)
+
+    def _put_off(self, facts: Any) -> None:
+        self._history.tell("put_off", self._find(facts), facts)
 
     def _dispatched(self, facts: Any) -> None:
         trace = self._find(facts)

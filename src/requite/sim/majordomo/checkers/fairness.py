@@ -137,7 +137,8 @@ class FairToWorkers(Checker):
 class FairToClients(Checker):
     """The broker serves clients with queued requests in turn (18/MDP, "Architecture").
 
-    A request that returns from a lost worker goes first, and does not count as a turn.
+    A request that returns from a lost worker goes first, and does not count as a turn. Neither does
+    one that was put off, because it has too little time left: it goes last.
     """
 
     invariant = "I8"
@@ -159,6 +160,12 @@ class FairToClients(Checker):
         service, client = facts["service"], facts["client"]
         line = self._lines.setdefault((service, client), {})
         line[facts["request_id"]] = facts["attempt"] > 0
+        self._look(service, client)
+
+    def put_off(self, _trace: Trace | None, facts: Facts) -> None:
+        """Record that a request has given its turn to the next one of its client."""
+        service, client = facts["service"], facts["client"]
+        self._lines[service, client][facts["request_id"]] = True
         self._look(service, client)
 
     def dispatched(self, _trace: Trace | None, facts: Facts) -> None:
