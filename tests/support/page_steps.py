@@ -1,0 +1,87 @@
+"""Commands and files of a page, run as printed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.cli.command import ENVIRONMENT, WAIT_S
+
+COMMAND = Path(sys.executable).with_name("requite")
+SERVERS = ("broker", "worker")
+
+
+class Step(NamedTuple):
+    """A command of the page, and the output that is printed below it."""
+
+    words: list[str]
+    output: str
+
+
+def steps(text: str) -> Iterator[Step]:
+    """Yield the commands of the console blocks of a page."""
+    for block in re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL):
+        for part in block.split("$ ")[1:]:
+            line, _, output = part.partition("\n")
+            yield Step(shlex.split(line), output)
+
+
+def files(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the files of a page: name and text. The first line of each is a comment with the
+    name."""
+    for block in re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL):
+        yield block.partition("\n")[0].removeprefix("# "), block
+
+
+class Terminals:
+    """Runs commands in a folder. Those that serve remain until `close`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._serving: list[subprocess.Popen[str]] = []
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file."""
+        (self._folder / name).write_text(text)
+
+    def run(self, words: list[str]) -> str:
+        """Return what a command prints; of one that serves, the first line."""
+        program = {"requite": str(COMMAND), "python": sys.executable}.get(words[0], words[0])
+        command = [program, *words[1:]]
+        if words[1] in SERVERS:
+            return self._serve(command)
+        done = subprocess.run(
+            command,
+            cwd=self._folder,
+            env=ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+        return done.stdout + done.stderr
+
+    def _serve(self, command: list[str]) -> str:
+        process = subprocess.Popen(
+            command, cwd=self._folder, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+        )
+        self._serving.append(process)
+        assert process.stdout is not None
+        return process.stdout.readline()
+
+    def stop(self, number: int) -> None:
+        """Kill the server that was started as the given number."""
+        process = self._serving.pop(number)
+        process.kill()
+        process.communicate(timeout=WAIT_S)
+
+    def close(self) -> None:
+        """End the servers, the last one first."""
+        for process in reversed(self._serving):
+            process.terminate()
+            process.communicate(timeout=WAIT_S)
