@@ -96,7 +96,7 @@ def test_a_careless_service_is_found_with_a_minimal_set_of_faults(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(SEED, raising=False)
-    test = simulate(seeds=50, faults=["kill worker", "reset connection"])(_careless)
+    test = simulate(seeds=100, faults=["kill worker", "reset connection"])(_careless)
     error = failure_of(test)
     assert isinstance(error, AssertionError)
     first, needed, *events, repeat = error.__notes__
