@@ -25,6 +25,7 @@ COMPILED: Final = (
     "requite/engine.py",
     "requite/principal.py",
     "requite/request.py",
+    "requite/value.py",
     "requite/core",
     "requite/framing",
     "requite/protocols",
@@ -112,7 +113,7 @@ def compile_core(source: Path, target: Path) -> Path:
     library = target / "lib"
     shutil.rmtree(library, ignore_errors=True)
     here = Path.cwd()
-    # The paths in tracebacks are those given here: these are found by `sys.path`.
+    # The paths in tracebacks are those given here.
     os.chdir(source)
     try:
         options = [

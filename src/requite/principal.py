@@ -15,6 +15,8 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias, final, get_args
 
+from requite.value import Value
+
 Verb: TypeAlias = Literal["call", "serve", "titanic", "pool", "admin"]
 VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
 
@@ -46,7 +48,7 @@ class Credential(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(Value):
     """The names that a principal may use, as globs, by verb.
 
     - `call`, `serve`: names of services.
@@ -86,7 +88,7 @@ def _compiled(glob: str) -> re.Pattern[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Value):
     """What a principal may use at a listener at a time; 0: no limit of its own.
 
     - `bytes`: memory of its outstanding requests, and of its incomplete messages.

@@ -8,7 +8,7 @@ remains.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from math import inf
 from typing import Any, Final, NamedTuple
@@ -26,6 +26,7 @@ from requite.errors import (
     RemoteFailure,
     WorkerLost,
 )
+from requite.value import Value
 
 Body = Sequence[bytes]
 
@@ -95,14 +96,11 @@ class Reply(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
+class Partial(Value):
     """A partial reply, before the final one; `index` counts from 0 without gaps."""
 
     frames: Sequence[bytes]
     index: int
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Partial, astuple(self)
 
     @property
     def body(self) -> bytes:
@@ -112,7 +110,7 @@ class Partial:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Value):
     """When and how often to retry a failed attempt; the same type for every transport.
 
     `attempts` is the maximum per call, including the first. `attempt_timeout` is the time limit of
@@ -144,9 +142,6 @@ class RetryPolicy:
                 "backoff, backoff_max, budget and budget_burst cannot be negative"
             )
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return RetryPolicy, astuple(self)
-
     def delay_s(self, retry: int, rng: Callable[[], float]) -> float:
         """Return the seconds to wait before retry number `retry` (1 is the first)."""
         return pause_s(retry, self.backoff, self.backoff_max, self.jitter, rng)
@@ -176,16 +171,13 @@ class RetryBudget:
 
 
 @dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(Value):
     """An instant on this process's monotonic clock at which several calls time out.
 
     Make one with `requite.deadline(seconds)`, and pass it to calls as `timeout`.
     """
 
     at: float = inf
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Deadline, astuple(self)
 
 
 def _no_progress(_token: object, _extend_s: float) -> None:

@@ -17,10 +17,11 @@ connection with back-pressure).
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 from requite.errors import ConfigurationError
+from requite.value import Value
 
 INTERVAL_S_MIN: Final = 0.010
 INTERVAL_S_MAX: Final = 30.0
@@ -30,7 +31,7 @@ INTERVAL_S_DEFAULT: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatPolicy:
+class HeartbeatPolicy(Value):
     """The heartbeat interval, and after how many silent intervals (`liveness`) a peer is dead."""
 
     interval_s: float = INTERVAL_S_DEFAULT
@@ -43,9 +44,6 @@ class HeartbeatPolicy:
             )
         if not 2 <= self.liveness <= 100:
             raise ConfigurationError(f"liveness must be between 2 and 100, not {self.liveness}")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return HeartbeatPolicy, astuple(self)
 
     @property
     def interval_ms(self) -> int:

@@ -25,6 +25,7 @@ from requite.principal import Credential
 from requite.protocols.amqp import methods
 from requite.protocols.amqp.fields import long, short, table
 from requite.protocols.amqp.methods import CONNECTION, HAS_CONTENT
+from requite.value import Value
 
 _OPENING: Final = b"AMQP\x00\x00\x09\x01"
 _HEAD: Final = Struct(">BHI")
@@ -59,7 +60,7 @@ _PRODUCT: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class AmqpSettings:
+class AmqpSettings(Value):
     """User, virtual host and limits of a connection.
 
     `heartbeat_s`: time-out for a silent peer in whole seconds (0: none); the server may lower it.

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 
 from requite.errors import RemoteViolation
 from requite.principal import Credential
+from requite.value import Value
 
 Message: TypeAlias = list[bytes]
 """The frames of one message, in order; a protocol without frames uses exactly one."""
@@ -83,7 +84,7 @@ _HEADER_SIZE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Value):
     """Limits of incoming messages. A peer that announces or sends more is dropped.
 
     `message_size_bytes_max` bounds the total size of a message's frames, `frames_max` their number.

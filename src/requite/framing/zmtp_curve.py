@@ -45,6 +45,7 @@ from requite.framing.zmtp_command import encode_command
 from requite.framing.zmtp_curve_traffic import CLIENT, SERVER, CurveTraffic, Way
 from requite.framing.zmtp_mechanism import CURVE, Admit, Established, Handshake, data_of, unknown
 from requite.principal import Credential
+from requite.value import Value
 
 Random: TypeAlias = Callable[[int], bytes]
 """Returns so many random bytes, from a cryptographic source."""
@@ -85,7 +86,7 @@ class WrongServerKey(CredentialsRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyPair:
+class KeyPair(Value):
     """A secret key and its public key, 32 bytes each; `repr` shows the public one only."""
 
     secret: bytes = field(repr=False)
@@ -113,7 +114,7 @@ class _Hello(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CurveClient:
+class CurveClient(Value):
     """Connects only to the holder of `server_key`, and proves that it holds `own`.
 
     `server_key`: 32 bytes. `random` is the source of key pairs and nonces.
@@ -188,7 +189,7 @@ class CurveClient:
 
 
 @dataclass(frozen=True, slots=True)
-class CurveServer:
+class CurveServer(Value):
     """Admits a client if `check` returns True for its public key, in Z85.
 
     `own`: one key pair, or several that are all valid while keys are rotated. `random` is the

@@ -24,6 +24,7 @@ from requite.framing.base import Check, CredentialsRefused, Limits, Login, Messa
 from requite.framing.zmtp_command import Command, encode_command
 from requite.framing.zmtp_socket import Peer
 from requite.principal import Credential
+from requite.value import Value
 
 Admit: TypeAlias = Callable[[bytes], Peer]
 """Parses the metadata of a peer; raises `RemoteViolation` to refuse the peer."""
@@ -88,7 +89,7 @@ class Mechanism(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Null:
+class Null(Value):
     """No authentication: both sides send READY with their metadata.
 
     In RFC 37 the server answers the client's READY. Like libzmq, this side does not wait, unless
@@ -132,7 +133,7 @@ class Null:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainClient:
+class PlainClient(Value):
     """Sends a user name and a password in clear text, each of up to 255 bytes of UTF-8."""
 
     username: str
@@ -178,7 +179,7 @@ class PlainClient:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainServer:
+class PlainServer(Value):
     """Admits a client if `check(username, password)` returns what they prove.
 
     `check` should take the same time for each wrong input: see `same_secret` and `known_users`. The

@@ -11,12 +11,13 @@ from requite.errors import RemoteViolation
 from requite.framing.base import Chunk, Framing
 from requite.principal import ANYONE, Credential
 from requite.transport.base import PromptStream, Stream
+from requite.value import Value
 
 _FRAMES_SIZE: Final = 1 << 20  # of a message with many frames, beside its body
 
 
 @dataclass(frozen=True, slots=True)
-class LinkLimits:
+class LinkLimits(Value):
     """Limits of time and memory for connections.
 
     `handshake_timeout_s`: seconds until the framing must be ready. `linger_s`: seconds in which

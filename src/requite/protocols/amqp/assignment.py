@@ -12,10 +12,11 @@ from requite.protocols.amqp.topology import (
     Pool,
     check_queue,
 )
+from requite.value import Value
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Value):
     """The queue and exchanges of one worker.
 
     - `queue`: the request queue. With `declares`, the worker declares it with `arguments` if it is

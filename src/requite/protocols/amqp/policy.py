@@ -9,6 +9,7 @@ from typing import Final
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.request import RetryPolicy
+from requite.value import Value
 
 HEARTBEAT_DEFAULT: Final = HeartbeatPolicy(interval_s=10.0)
 """RabbitMQ's advice is a timeout of 5 to 20 seconds, which is two of these intervals."""
@@ -25,7 +26,7 @@ def heartbeat_to_announce_s(policy: HeartbeatPolicy) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class CallerPolicy:
+class CallerPolicy(Value):
     """Settings of a caller.
 
     - `slots`: the maximum of outstanding calls; further calls fail with `Overloaded`.
@@ -50,7 +51,7 @@ class CallerPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class ResponderPolicy:
+class ResponderPolicy(Value):
     """Settings of a responder.
 
     - `prefetch`: the maximum of unacknowledged requests.

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from requite.errors import ConfigurationError
+from requite.value import Value
 
 NAME_SIZE_MAX: Final = 255
 """Bytes of a name or routing key: a short string of AMQP (section 4.2.5.3)."""
@@ -79,7 +80,7 @@ class Binding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestQueueLimits:
+class RequestQueueLimits(Value):
     """Limits of a pool's request queues; None: no limit. Requests beyond them are dead-lettered.
 
     `delivery_limit`: redeliveries after lost workers (reason `delivery_limit`). `ttl_s`: seconds in
@@ -92,7 +93,7 @@ class RequestQueueLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Value):
     """The names of one pool. Raises `ConfigurationError` for an invalid name."""
 
     name: str

@@ -8,6 +8,7 @@ from typing import Final
 from requite.core.liveness import INTERVAL_S_MAX, INTERVAL_S_MIN, HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.protocols.binarystar.table import PairRole
+from requite.value import Value
 
 HEARTBEAT_S_DEFAULT: Final = 1.0
 # The Guide's: "If peer doesn't respond in two heartbeats, it is 'dead'".
@@ -15,7 +16,7 @@ LIVENESS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class BinaryStarPolicy:
+class BinaryStarPolicy(Value):
     """Role and heartbeat of one server of a pair.
 
     - `heartbeat_s`: the heartbeat interval in seconds. After two intervals without a heartbeat the

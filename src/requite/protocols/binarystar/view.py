@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from requite.protocols.binarystar.table import PairRole, State
 from requite.protocols.binarystar.wire import NEVER_MS, View
+from requite.value import Value
 
 
 class Vote(NamedTuple):
@@ -18,7 +19,7 @@ class SwitchOver(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PairView:
+class PairView(Value):
     """What one server knows of itself and of the other.
 
     - `role`: its configured role; `state`: its current state.

@@ -9,6 +9,7 @@ from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.protocols.freelance.wire import Model
 from requite.request import RetryPolicy
+from requite.value import Value
 
 ATTEMPT_S_DEFAULT: Final = 1.0
 """Guide, `flclient1`: REQUEST_TIMEOUT, the timeout of one server in model one."""
@@ -28,7 +29,7 @@ _SLOTS_MAX: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class ClientPolicy:
+class ClientPolicy(Value):
     """Settings of a client.
 
     - `servers`: the number of servers. Model one tries each of several once.
@@ -55,7 +56,7 @@ class ClientPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerPolicy:
+class ServerPolicy(Value):
     """Settings of a server.
 
     - `model`: the clients it serves (`wire.Model`).

@@ -11,10 +11,11 @@ from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Submit
 from requite.errors import ConfigurationError
 from requite.request import RetryPolicy
+from requite.value import Value
 
 
 @dataclass(frozen=True, slots=True)
-class ClientPolicy:
+class ClientPolicy(Value):
     """Settings of a client, in every dialect.
 
     - `slots`: the maximum of outstanding calls; further calls fail with `Overloaded`.

@@ -10,12 +10,13 @@ from requite.chronicle import MADE_UP, NO_CALL
 from requite.core import jobs
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
+from requite.value import Value
 
 _CAPACITY_MAX: Final = (1 << 16) - 1  # READY counts it in two bytes
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerPolicy:
+class WorkerPolicy(Value):
     """Settings of a worker.
 
     - `capacity`: the maximum of concurrent requests; dialects without ids allow only 1.

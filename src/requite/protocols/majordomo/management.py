@@ -32,6 +32,7 @@ from typing import Any, Final, Protocol
 from requite.principal import Principal
 from requite.protocols.majordomo.parties import Client, Party, Service, Worker
 from requite.protocols.majordomo.permissions import ACTS, lacks_to_call
+from requite.value import Value
 
 _REUSABLE: Final = (b"mmi.list", b"mmi.stats", b"mmi.workers")
 _REUSE_ROWS_MIN: Final = 50
@@ -46,7 +47,7 @@ FORBIDDEN: Final = b"403"
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceState:
+class ServiceState(Value):
     """Counts of one service: workers, requests, and outcomes of earlier requests."""
 
     service: str
@@ -65,7 +66,7 @@ class ServiceState:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerState:
+class WorkerState(Value):
     """One worker; `worker` is its address in hex, `instance` its name in journals, in hex,
     `principal` its owner. `holding` counts its requests."""
 
@@ -82,7 +83,7 @@ class WorkerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Value):
     """The tables of a broker. `unread`: clients that are not read from, because a limit is reached;
     `timers`: armed timers (I9)."""
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
+from requite.value import Value
 
 LEGACY_IDLE_S: Final = 7.5
 """Minimum silence, in seconds, after which an idle worker of MDP 0.1 or 0.2 is dead: three of the
@@ -22,7 +23,7 @@ class PartialsFor01(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerPolicy:
+class BrokerPolicy(Value):
     """Limits and times of a broker; times are in seconds.
 
     - `heartbeat`: the interval, and when a silent worker counts as dead.

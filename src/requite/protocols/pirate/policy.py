@@ -8,6 +8,7 @@ from typing import Final
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.request import RetryPolicy
+from requite.value import Value
 
 ATTEMPT_TIMEOUT_S: Final = 2.5
 """Guide, "Client-side Reliability": the client waits 2500 ms before it retries."""
@@ -28,7 +29,7 @@ def _at_least_one(**settings: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientPolicy:
+class ClientPolicy(Value):
     """Settings of a Lazy Pirate.
 
     - `slots`: the maximum of outstanding calls; further calls fail with `Overloaded`.
@@ -50,7 +51,7 @@ class ClientPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerPolicy:
+class ServerPolicy(Value):
     """Settings of a server of Lazy Pirates.
 
     - `capacity`: the maximum of concurrent handlers, one per connection. Further requests are
@@ -78,7 +79,7 @@ class ServerPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerPolicy:
+class WorkerPolicy(Value):
     """Settings of a worker.
 
     - `heartbeat`: the interval, and when a silent queue counts as dead (Paranoid Pirate only).
@@ -107,7 +108,7 @@ class WorkerPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class QueuePolicy:
+class QueuePolicy(Value):
     """Settings of a queue.
 
     - `heartbeat`: the interval, and when a silent worker counts as dead (Paranoid Pirate only).

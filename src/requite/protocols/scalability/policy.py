@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from requite.errors import ConfigurationError
 from requite.protocols.scalability.wire import HOPS_DEFAULT, HOPS_MAX
 from requite.request import RetryPolicy
+from requite.value import Value
 
 RESEND_S_DEFAULT: Final = 60.0
 """sp-request-reply-01, "End-to-end functionality": "The default timeout interval must be 60
@@ -56,7 +57,7 @@ def pipe_options(place: object) -> PipeOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ReqPolicy:
+class ReqPolicy(Value):
     """Settings of a client.
 
     - `slots`: the maximum of outstanding calls; further calls fail with `Overloaded`.
@@ -82,7 +83,7 @@ class ReqPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class RepPolicy:
+class RepPolicy(Value):
     """Settings of a worker.
 
     - `capacity`: the maximum of concurrent handlers. Further requests are queued per channel.
@@ -114,7 +115,7 @@ class RepPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class DevicePolicy:
+class DevicePolicy(Value):
     """Settings of a device.
 
     - `hops`: the maximum of tags of a request that leaves; requests with more are dropped.

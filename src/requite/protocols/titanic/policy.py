@@ -10,6 +10,7 @@ from requite.backoff import pause_s
 from requite.engine import Rng
 from requite.errors import ConfigurationError
 from requite.protocols.titanic.requests import Owner
+from requite.value import Value
 
 REQUEST_OVERHEAD: Final = 256
 """Bytes that a request counts for in addition to its bodies, in `owner_bytes_max`: about what its
@@ -26,7 +27,7 @@ class Replicate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TitanicPolicy:
+class TitanicPolicy(Value):
     """Settings of Titanic; times are in seconds.
 
     - `attempts_max`: failed attempts until a request is poisoned; None: no limit. Only attempts

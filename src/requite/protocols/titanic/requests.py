@@ -23,6 +23,7 @@ from requite.protocols.titanic.closed_keys import ClosedKeys
 from requite.protocols.titanic.lines import Lines
 from requite.protocols.titanic.records import StoreRole
 from requite.protocols.titanic.wire import encode_ticket
+from requite.value import Value
 
 _COMPACT_FLOOR: Final = 256
 
@@ -202,7 +203,7 @@ class ClosedKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Value):
     """The content of an opened store: requests in order of arrival, keys of closed requests, and
     the stored role (None: it was never a replica).
 
