@@ -1,6 +1,6 @@
 """Run the tests in lanes: concurrent processes, each with a part of the tests.
 
-    python -m tests.lanes                  all lanes
+    python -m tests.lanes                  all lanes but `compiled`, which is slow
     python -m tests.lanes spark engines    two lanes
     python -m tests.lanes --at-once 1      one lane at a time
     python -m tests.lanes --seed 7         set the seed of hashes and of the simulator
@@ -110,6 +110,7 @@ _ORDER: Final = (
     "interop",
     "nng",
 )
+_ONLY_NAMED: Final = ("compiled",)  # they run only if they are named
 LANES: Final = tuple(Lane(name, _ALL[name]) for name in sorted(_ALL, key=_ORDER.index))
 
 
@@ -277,6 +278,12 @@ async def run(lanes: Sequence[Lane], at_once: int, logs: Path = LOGS) -> int:
     return int(any(result.code != 0 for result in results))
 
 
+def chosen(names: Sequence[str]) -> list[Lane]:
+    """Return the lanes of these names; without names all but `_ONLY_NAMED`."""
+    wanted = names or [lane.name for lane in LANES if lane.name not in _ONLY_NAMED]
+    return [lane for lane in LANES if lane.name in wanted]
+
+
 def seed_of_the_commit() -> int:
     """Return the first seven hex digits of the current commit as a number; 0 outside of git."""
     with suppress(OSError, subprocess.CalledProcessError):
@@ -290,7 +297,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lanes", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     names = [lane.name for lane in LANES]
-    parser.add_argument("lane", nargs="*", help=f"one of {', '.join(names)}; all if none is named")
+    parser.add_argument("lane", nargs="*", help=f"one of {', '.join(names)}")
     # Two per core, because half of the lanes mostly wait and use a core for two fifths of the time.
     parser.add_argument("--at-once", type=int, default=2 * (os.cpu_count() or 1), metavar="N")
     parser.add_argument("--seed", type=int, metavar="N", help="that of the commit if none is named")
@@ -303,11 +310,10 @@ def main(words: Sequence[str] | None = None) -> int:
     if not 0 <= seed < 2**32:
         parser.error("a seed is 0 to 4294967295")
     os.environ["PYTHONHASHSEED"] = os.environ[SEED_VARIABLE] = str(seed)
-    chosen = [lane for lane in LANES if not asked.lane or lane.name in asked.lane]
     lanes = f' LANES="{" ".join(asked.lane)}"' if asked.lane else ""
     _say(f"seed {seed}; to repeat this run: make unit SEED={seed}{lanes}")
     bytecode.keep()  # here as well, because pytest is imported before the tests' conftest.py
-    return asyncio.run(run(chosen, asked.at_once))
+    return asyncio.run(run(chosen(asked.lane), asked.at_once))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,11 @@ def test_each_folder_has_one_lane_and_the_lane_rest_has_the_others() -> None:
     assert "tests" in rest.command
 
 
+def test_the_compiled_core_is_tested_only_if_it_is_named() -> None:
+    assert {each.name for each in LANES} - {each.name for each in lanes.chosen([])} == {"compiled"}
+    assert [each.name for each in lanes.chosen(["sim", "compiled"])] == ["sim", "compiled"]
+
+
 @pytest.mark.parametrize("at_once", [1, 2])
 async def test_all_lanes_run_and_are_reported_if_some_fail(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, at_once: int
