@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from requite.sim.amqp.simulation import AMQP_CHECKERS
+from requite.sim.amqp.simulation import AmqpSimulation
 from requite.sim.dedup.checkers import DEDUP_CHECKERS
 from requite.sim.freelance.simulation import FreelanceSimulation
 from requite.sim.majordomo.checkers import CHECKERS
@@ -20,7 +20,7 @@ _BY_GROUP = {
     "pirate": PIRATE_CHECKERS,
     "pair-broker": PAIRED_CHECKERS,
     "rights": RIGHTS_CHECKERS,
-    "amqp": AMQP_CHECKERS,
+    "amqp": AmqpSimulation.checkers,
     "shells": SHELL_CHECKERS,
 }
 

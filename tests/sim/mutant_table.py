@@ -32,7 +32,7 @@ from requite.protocols.freelance.failover import FailoverClient
 from requite.protocols.freelance.shotgun import ShotgunClient
 from requite.protocols.freelance.wire import Model
 from requite.sim import Options
-from requite.sim.amqp.stage import AmqpParts
+from requite.sim.amqp.parties import AmqpParts
 from requite.sim.freelance.parties import FlpParts
 from requite.sim.kernel.faults import FaultKind
 from requite.sim.majordomo.parties import MajordomoParts

@@ -29,7 +29,7 @@ from requite.engine import (
 from requite.errors import LocalViolation
 from requite.protocols.freelance.server import FreelanceServer
 from requite.request import Request
-from requite.sim.amqp.stage import AmqpParts
+from requite.sim.amqp.parties import AmqpParts
 from requite.sim.freelance.parties import FlpParts
 from requite.sim.majordomo.parties import MajordomoParts
 from requite.sim.pirate.parties import PirateParts

@@ -22,7 +22,7 @@ from tests.sim.mutant_table import (
 )
 from tests.support.builds import pure_only
 
-from requite.sim.amqp.simulation import AMQP_CHECKERS
+from requite.sim.amqp.simulation import AmqpSimulation
 from requite.sim.freelance.simulation import FreelanceSimulation
 from requite.sim.majordomo.checkers import CHECKERS
 from requite.sim.pirate.checkers import PIRATE_CHECKERS
@@ -77,7 +77,7 @@ def test_intact_engines_violate_nothing(
         ("pair-broker", {"I10", "I11", "I12", "may_have_executed"}),
         ("rights", {"I16", "I17", "I18", "I19"}),
         ("pool", {"I2", "I7", "I9", "I10", "I13", "I14", "I15"}),
-        ("amqp", {checker.invariant for checker in AMQP_CHECKERS} | {"I10"}),
+        ("amqp", {checker.invariant for checker in AmqpSimulation.checkers} | {"I10"}),
         ("shells", {checker.invariant for checker in SHELL_CHECKERS} | {"I3", "I9", "I10"}),
     ],
 )

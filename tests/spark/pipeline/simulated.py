@@ -34,7 +34,7 @@ from requite.protocols.pirate.worker import PirateWorker
 from requite.protocols.scalability.rep import ScalabilityWorker
 from requite.protocols.scalability.req import ScalabilityClient
 from requite.request import Request
-from requite.sim.amqp.stage import AmqpParts
+from requite.sim.amqp.parties import AmqpParts
 from requite.sim.freelance.parties import FlpParts
 from requite.sim.kernel.history import Call
 from requite.sim.kernel.result import Options

@@ -9,8 +9,7 @@ from typing import Any, Final
 from requite.protocols.amqp import wire
 from requite.protocols.amqp.properties import Properties, encode_properties
 from requite.protocols.amqp.topology import CONTROL_EXCHANGE, REPLY_QUEUE_PREFIX
-from requite.sim.amqp.cast import AmqpCast
-from requite.sim.amqp.knobs import AmqpKnobs
+from requite.sim.amqp.parties import AmqpCast
 from requite.sim.amqp.store import POOL
 from requite.sim.kernel.fault_injection import FaultAction, FaultInjector, choose, spare
 from requite.sim.kernel.faults import Fault, FaultKind
@@ -33,8 +32,8 @@ class AmqpFaults(FaultInjector):
 
     _cast: AmqpCast
 
-    def __init__(self, cast: AmqpCast, knobs: AmqpKnobs) -> None:
-        self._knobs = knobs
+    def __init__(self, cast: AmqpCast) -> None:
+        self._knobs = cast.knobs
         self._rng = cast.world.rng("garbage")
         super().__init__(cast)
 

@@ -8,9 +8,6 @@ from requite.core.liveness import HeartbeatPolicy
 from requite.sim.kernel.knobs import EngineKnobs
 from requite.sim.rabbitmq.server import ServerSettings
 
-NOBODY = "nobody"
-"""A service that has no queue."""
-
 
 @dataclass(frozen=True, slots=True)
 class AmqpClientSpec:

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from requite.sim.amqp.knobs import AmqpClientSpec, AmqpKnobs, AmqpWorkerSpec
-from requite.sim.kernel.drawing import FAULTS, WORK, Choices, Draw, always, between, chance, one_of
-from requite.sim.kernel.faults import LINKS, FaultKind, faults_of
-from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario
-
-_ALL: Final = faults_of(
-    "client",
-    "worker",
-    "rabbit",
-    more=(
-        FaultKind.CLOSE_CHANNEL,
-        FaultKind.CLOSE_CONNECTION,
-        FaultKind.DELETE_QUEUE,
-        FaultKind.DELETE_REPLIES,
-        FaultKind.BLOCK,
-        FaultKind.REFUSE,
-        FaultKind.GARBAGE,
-    ),
+from requite.sim.kernel.drawing import (
+    CALM,
+    FAULTS,
+    WORK,
+    Choices,
+    Draw,
+    always,
+    between,
+    chance,
+    one_of,
 )
+from requite.sim.kernel.faults import FaultKind
+from requite.sim.kernel.knobs import ANSWERING, Behaviour, Scenario, partitions, usual
 
-
-_QUIET: Final = {
-    "network.jitter_s": 0.0,
-    "network.spike_p": 0.0,
+_OF_RABBIT: Final = (
+    FaultKind.CLOSE_CHANNEL,
+    FaultKind.CLOSE_CONNECTION,
+    FaultKind.DELETE_QUEUE,
+    FaultKind.DELETE_REPLIES,
+    FaultKind.BLOCK,
+    FaultKind.REFUSE,
+)
+_QUIET: Final = CALM | {
     "network.buffer_size": 1 << 20,
-    "big_p": 0.0,
-    "cancel_p": 0.0,
-    "timeout_s": 60.0,
-    "service_s": 0.005,
     "interval_s": 1.0,
     "liveness": 3,
     "birth_s": 0.0,
-    "output_size_max": 64 << 20,
     "clients.slots": 1024,
     "clients.attempt_s": 50.0,
     "lossless": True,
@@ -74,11 +70,7 @@ _LIST: Final = (
         "processes and RabbitMQ freeze for a while, and resume",
         (FaultKind.FREEZE_CLIENT, FaultKind.FREEZE_WORKER, FaultKind.FREEZE_RABBIT),
     ),
-    Scenario(
-        "amqp-partitions",
-        "the network is cut or congested; connections are reset or silently dropped",
-        LINKS,
-    ),
+    partitions("amqp"),
     Scenario(
         "amqp-deleted",
         "an operator deletes queues, and RabbitMQ is slow to declare them again",
@@ -143,19 +135,15 @@ _LIST: Final = (
         (FaultKind.CRASH_RABBIT, FaultKind.RESET, FaultKind.DELETE_REPLIES),
         fixed={"idempotent_p": 0.1},
     ),
-    Scenario(
-        "amqp-garbage",
-        "intruders publish invalid messages",
-        (FaultKind.GARBAGE,),
-        fixed={"faults_per_s": 1.0},
+    *usual(
+        "amqp",
+        "client",
+        "worker",
+        "rabbit",
+        more=_OF_RABBIT,
+        garbage=FaultKind.GARBAGE,
+        drain_fixed={"faults_per_s": 0.4},
     ),
-    Scenario(
-        "amqp-drain",
-        "clients and workers drain and come back",
-        (FaultKind.DRAIN_CLIENT, FaultKind.DRAIN_WORKER),
-        fixed={"faults_per_s": 0.4},
-    ),
-    Scenario("amqp-swarm", "a random subset of all faults", _ALL, swarm=True),
 )
 AMQP_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 
@@ -199,13 +187,11 @@ def draw(seed: int, scenario: Scenario) -> AmqpKnobs:
         drawn |= {"classic": False, "nobody_p": 0.0}
     services = drawn["services"]
     count = between(len(services), len(services) + 3)
-    workers = luck.specs("worker", count, {"service": one_of(*services), **_WORKER})
-    for worker, service in zip(workers.values(), services, strict=False):
-        worker["service"] = service  # each has one worker or more
-    clients = luck.specs("client", between(1, 3), _CLIENT)
+    workers = luck.cast(AmqpWorkerSpec, "worker", count, {"service": one_of(*services), **_WORKER})
+    each = [replace(worker, service=s) for worker, s in zip(workers, services, strict=False)]
     return AmqpKnobs(
         **drawn,
         **luck.calls(),
-        clients=tuple(AmqpClientSpec(name, **knobs) for name, knobs in clients.items()),
-        workers=tuple(AmqpWorkerSpec(name, **knobs) for name, knobs in workers.items()),
+        clients=luck.cast(AmqpClientSpec, "client", between(1, 3), _CLIENT),
+        workers=(*each, *workers[len(each) :]),  # each service has one or more
     )

@@ -163,12 +163,10 @@ EVENTS: Final = (
     "gave_up",
     "turns_unknown",
     "rested",
-    # events of RPC over AMQP: see `requite.sim.amqp.watch` and `requite.sim.rabbitmq.server`
-    "request_returned",
+    # events of RabbitMQ: see `requite.sim.rabbitmq.server`
     "protocol_error",
     "acked_unanswered",
     "silent",
-    "left",
     # events of services that run each request once: see `requite.sim.dedup.workers`
     "effect_began",
     "effect_ended",

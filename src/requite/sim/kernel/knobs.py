@@ -65,21 +65,29 @@ def usual(
     group: str,
     *roles: str,
     more: tuple[FaultKind, ...] = (),
+    garbage: FaultKind = FaultKind.INTRUDER,
+    drain_fixed: Mapping[str, Any] | None = None,
     choices: Mapping[str, Callable[[Random], Any]] | None = None,
 ) -> tuple[Scenario, ...]:
-    """Return the scenarios of a group with intruders, with drains, and with all faults of a cast
-    with these roles, and `more`."""
-    intruder = (FaultKind.INTRUDER,)
-    drains = tuple(FaultKind(f"drain-{role}") for role in roles)
+    """Return the scenarios of a group with garbage, with drains, and with all faults of a cast with
+    these roles, and `more`. `drain_fixed` are the fixed knobs of the second, `choices` the choices
+    of the last."""
+    faults = faults_of(*roles, more=(*more, garbage))
+    drains = tuple(fault for fault in faults if fault.startswith("drain"))
     return (
         Scenario(
-            f"{group}-garbage", "intruders send garbage", intruder, fixed={"faults_per_s": 1.0}
+            f"{group}-garbage", "intruders send garbage", (garbage,), fixed={"faults_per_s": 1.0}
         ),
-        Scenario(f"{group}-drain", "processes of all roles drain and come back", drains),
+        Scenario(
+            f"{group}-drain",
+            "processes of all roles drain and come back",
+            drains,
+            fixed=drain_fixed or {},
+        ),
         Scenario(
             f"{group}-swarm",
             "a random subset of all faults",
-            faults_of(*roles, more=(*more, *intruder)),
+            faults,
             swarm=True,
             choices=choices or {},
         ),

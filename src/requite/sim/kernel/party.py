@@ -249,7 +249,7 @@ class ServingParty(Handling, Party[StageT]):
     """A server or worker, and its handlers."""
 
     hub: Hub
-    in_hand = ("running", "abandoned")
+    in_hand: Sequence[str] = ("running", "abandoned")
 
     def __init__(self, spec: Any, stage: StageT) -> None:
         super().__init__(spec.name, stage)

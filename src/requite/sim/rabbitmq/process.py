@@ -23,6 +23,7 @@ class RabbitParty(Party[StageT]):
 
     kind = "rabbit"
     hub: Server
+    listens = (("", None), (PORT, None))
 
     def __init__(self, stage: StageT, store: Store, settings: ServerSettings) -> None:
         super().__init__(RABBIT, stage)
@@ -52,12 +53,6 @@ class RabbitParty(Party[StageT]):
     def make_framing(self, stream: SimStream, place: Any, accepted: bool) -> ServerFraming:
         """Return the server's framing for a new connection."""
         return ServerFraming(self._settings.frame_size, self._settings.heartbeat_s)
-
-    def started(self) -> None:
-        """Accept connections."""
-        super().started()
-        self.take_connections()
-        self.take_connections(PORT)
 
     def _end(self, what: Ending) -> None:
         super()._end(what)

@@ -8,7 +8,7 @@ from requite.sim.kernel.history import Call, Checker, Execution, History
 from requite.sim.kernel.hub import Hub
 
 
-class Attempts(Checker):
+class Resends(Checker):
     """A client retries only idempotent requests, and within the limit."""
 
     invariant = "I11"
@@ -21,6 +21,10 @@ class Attempts(Checker):
             self.violate(f"{call} is not idempotent and may have run, but is sent again")
         if call.sent > call.tries_max:
             self.violate(f"{call} is sent {call.sent} times; at most {call.tries_max} are allowed")
+
+
+class Attempts(Resends):
+    """The same, in protocols where only a client can repeat a request."""
 
     def execution_started(self, execution: Execution) -> None:
         """Check each start of a handler."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from requite.sim.kernel.checkers import limits
 from requite.sim.kernel.checkers.turns import SENTENCE, Turns
 from requite.sim.kernel.history import Checker, History
 from requite.sim.kernel.hub import Hub
@@ -123,12 +124,9 @@ class FairQueues(Queues):
             self.violate(f"{names[served[0]]} has two turns at {hub} while {waits}")
 
 
-class Bounded(Queues):
+class Bounded(limits.Bounded, Queues):
     """No party has more requests in hand than allowed; a party stops reading a connection whose
     queue is full."""
-
-    invariant = "I9"
-    sentence = "bounded memory: every table is back at its baseline after a drain"
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
@@ -145,13 +143,10 @@ class Bounded(Queues):
 
     def rested(self, hub: Hub) -> None:
         """Check, after each input, the queues and the requests in hand."""
-        party, state = hub.process, hub.snapshot()
-        in_hand = sum(getattr(state, name) for name in party.in_hand)
-        if in_hand > party.in_hand_max:
-            self.violate(f"{hub} has {in_hand} requests in hand, more than its limit")
+        super().rested(hub)
         if hub in self.waiting:
             for peer, line in self.waiting[hub].lines.items():
-                if len(line) > party.queue_max and peer not in hub.unread:
+                if len(line) > hub.process.queue_max and peer not in hub.unread:
                     name = hub.names[peer]
                     self.violate(
                         f"{len(line)} requests of {name} wait at {hub}, which still reads it"
