@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from requite.sim.dedup.knobs import DedupKnobs
@@ -12,38 +12,30 @@ from requite.sim.kernel.knobs import Behaviour, values_of
 from requite.sim.majordomo import scenarios as majordomo_scenarios
 from requite.sim.majordomo.scenarios import MajordomoScenario
 
-
-@dataclass(frozen=True, slots=True)
-class DedupScenario(MajordomoScenario):
-    """A scenario; only MDP 0.3 tells repetitions from other requests."""
-
-    versions: tuple[str, ...] = ("0.3",)
-
-
 _LIST: Final = (
-    DedupScenario(
+    MajordomoScenario(
         "dedup-calm",
         "calls are repeated, without faults",
         behaviours=(Behaviour.ECHO, Behaviour.STREAM, Behaviour.FAIL),
     ),
-    DedupScenario(
+    MajordomoScenario(
         "dedup-kill",
         "workers are killed between a write and its sync, and at any other moment",
         (FaultKind.CRASH_WORKER, FaultKind.CRASH_BROKER, FaultKind.CRASH_CLIENT),
         fixed={"durable": True},
     ),
-    DedupScenario(
+    MajordomoScenario(
         "dedup-power",
         "machines lose power: unsynced data is lost or torn",
         (FaultKind.POWER_LOSS,),
         fixed={"durable": True, "faults_per_s": 0.8},
     ),
-    DedupScenario(
+    MajordomoScenario(
         "dedup-retries",
         "replies are lost, so that clients and the broker send requests again",
         (FaultKind.RESET, FaultKind.BLACK_HOLE, FaultKind.PARTITION, FaultKind.CRASH_BROKER),
     ),
-    DedupScenario(
+    MajordomoScenario(
         "dedup-swarm",
         "services that run each request once; a random subset of all faults",
         majordomo_scenarios.ALL_FAULTS,
@@ -63,13 +55,15 @@ _KNOBS: Final[Choices] = {
     "disk_s": one_of(0.0001, 0.005, 0.02),
     "segment_size": one_of(4096, 1 << 16),
 }
+_VERSIONS: Final = ("0.3",)  # the older dialects do not tell repetitions from other requests
 # Requests are resent only if they are idempotent.
 _RESENT: Final = {"idempotent_p": 1.0, "workers.identity": False}
 
 
-def draw(seed: int, scenario: DedupScenario) -> DedupKnobs:
+def draw(seed: int, scenario: MajordomoScenario) -> DedupKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
-    knobs = majordomo_scenarios.draw(seed, replace(scenario, fixed={**scenario.fixed, **_RESENT}))
+    resent = replace(scenario, versions=_VERSIONS, fixed={**scenario.fixed, **_RESENT})
+    knobs = majordomo_scenarios.draw(seed, resent)
     drawn = values_of(knobs)
     # Each service has one worker: workers do not share their stored replies.
     drawn["workers"] = tuple(

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from requite.protocols.binarystar.table import PairRole, State
 from requite.sim.kernel import virtual
 from requite.sim.kernel.cast import Cast
-from requite.sim.kernel.fault_injection import FaultAction, FaultInjector, NodePair, choose, upon
+from requite.sim.kernel.fault_injection import FaultAction, FaultInjector, choose, upon
 from requite.sim.kernel.faults import FaultKind
 from requite.sim.kernel.plan import Plan
 from requite.sim.kernel.process import Process
@@ -34,11 +34,8 @@ class PairCast(Cast):
     def __init__(self, stage: PairStage) -> None:
         self.servers = [PairServer(role, stage) for role in PairRole]
         intruders = [PairIntruder(f"intruder-{i + 1}", stage) for i in range(_INTRUDERS)]
-        super().__init__(stage, {"server": self.servers}, intruders)
-
-    def choose_nodes(self, _lot: float) -> NodePair:
-        """Return the two servers, the only pair."""
-        return "primary", "backup"
+        ways = [("primary", "backup")]
+        super().__init__(stage, {"server": self.servers}, intruders, ways=ways)
 
 
 class PairFaults(FaultInjector):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from requite.sim.kernel.drawing import Draw, between, one_of
+from requite.sim.kernel.drawing import Draw, always, between, one_of
 from requite.sim.kernel.faults import FaultKind, faults_of
 from requite.sim.kernel.knobs import values_of
 from requite.sim.majordomo import scenarios as majordomo_scenarios
@@ -17,43 +17,36 @@ _HEARTBEAT_S_MIN: Final = 0.2
 _ALL: Final = faults_of("broker", "worker", "client")
 
 
-@dataclass(frozen=True, slots=True)
-class PairedScenario(MajordomoScenario):
-    """A scenario. `switches`: the maximum number of an operator's switches."""
-
-    switches: int = 0
-
-
 _LIST: Final = (
-    PairedScenario("pair-broker-calm", "a pair of brokers without faults"),
-    PairedScenario(
+    MajordomoScenario("pair-broker-calm", "a pair of brokers without faults"),
+    MajordomoScenario(
         "pair-broker-kill",
         "either broker of the pair is killed, or its machine loses power",
         (FaultKind.CRASH_BROKER, FaultKind.POWER_LOSS),
     ),
-    PairedScenario(
+    MajordomoScenario(
         "pair-broker-freeze",
         "brokers, workers and clients freeze for a while, and resume",
         (FaultKind.FREEZE_BROKER, FaultKind.FREEZE_WORKER, FaultKind.FREEZE_CLIENT),
         fixed={"outage_max": 30.0},
     ),
-    PairedScenario(
+    MajordomoScenario(
         "pair-broker-cut",
         "the network is cut, also between the two brokers; connections are silently dropped",
         (FaultKind.PARTITION, FaultKind.PARTITION_ONE_WAY, FaultKind.CLOG, FaultKind.BLACK_HOLE),
     ),
-    PairedScenario(
+    MajordomoScenario(
         "pair-broker-switch",
         "an operator switches, and brokers drain",
         (FaultKind.DRAIN_BROKER,),
-        switches=10,
+        choices={"switches": between(0, 10)},
     ),
-    PairedScenario(
+    MajordomoScenario(
         "pair-broker-swarm",
         "a pair of brokers, and a random subset of all faults",
         _ALL,
         swarm=True,
-        switches=5,
+        choices={"switches": between(0, 5)},
     ),
 )
 PAIRED_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
@@ -65,7 +58,7 @@ PAIRED_SCENARIOS: Final = {scenario.name: scenario for scenario in _LIST}
 _NAMELESS: Final = {"clients.identity": False, "workers.identity": False}
 
 
-def draw(seed: int, scenario: PairedScenario) -> PairedKnobs:
+def draw(seed: int, scenario: MajordomoScenario) -> PairedKnobs:
     """Draw the knobs of a run. The same seed and scenario always give the same knobs."""
     nameless = replace(scenario, fixed={**scenario.fixed, **_NAMELESS})
     knobs = majordomo_scenarios.draw(seed, nameless)
@@ -74,5 +67,5 @@ def draw(seed: int, scenario: PairedScenario) -> PairedKnobs:
     return PairedKnobs(
         **values_of(knobs),
         pair_heartbeat_s=max(_HEARTBEAT_S_MIN, heartbeat_s),
-        switches=luck.free("switches", between(0, scenario.switches)),
+        switches=luck.one("switches", always(0)),
     )
