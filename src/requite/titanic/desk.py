@@ -73,6 +73,11 @@ class Desk:
         self._loop = asyncio.get_running_loop()
         self.take(Wake())
 
+    def settle(self) -> None:
+        """Feed the engine all inputs until now, and those that follow at once."""
+        while self._inbox:
+            self._turn()
+
     def use(self, perform: Callable[[Store | Load], None]) -> None:
         """Switch to another store, after feeding the results of the previous one. Clears `failed`
         if the engine has recovered."""

@@ -56,6 +56,7 @@ class Outage:
             )
             await self._retire()
             store = await self._reopened()
+            self._desk.settle()  # while this still refuses writes: the new store performs the rest
             self._desk.engine.reopened(store.recovered, clock.now())
             self._desk.use(self.begin(store))
             _log.warning("the disk with the stored requests works again: requests are accepted")
