@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,41 @@ def test_plans_may_be_edited(tmp_path: Path) -> None:
     result = play(read_plan(write(shorter)))
     assert not result.violations
     assert result.calls == 10 + len(plan.knobs.clients) * len(plan.knobs.services)
+
+
+_TEXT = write(draw(4, "swarm", Options(knobs={"follow_p": 0.0})))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("seed = 4", "seed = " + "[" * 5000, "nested too deeply"),
+        ("seed = 4", "seed = " + "9" * 5000, "is not a plan"),
+        (r"timeout_s = [\d.]+\n", f"timeout_s = {'9' * 400}\n", "out of range"),
+        (r'payload = "\d+:\*', 'payload = "1:*999999999', "longer than"),
+        (r'payload = "\d+:', 'payload = "…', "number of repetitions"),
+        (r"number = 2,", "number = 1,", "calls: number: 1 is there twice"),
+        (r"number = 2,", "number = 2, follows = 9999,", "call 2 cannot follow 9999"),
+        (r"number = 2,", "number = 2, follows = 2,", "call 2 cannot follow 2"),
+        ('"worker-2"', '"worker-1"', "workers: name: 'worker-1' is there twice"),
+        (r"lot = [\d.]+", "lot = 1.0", "it is less than 1"),
+    ],
+)
+def test_an_inconsistent_plan_is_rejected(old: str, new: str, why: str) -> None:
+    text = re.sub(old, new, _TEXT, count=1)
+    assert text != _TEXT
+    with pytest.raises(ConfigurationError, match=why):
+        read_plan(text)
+
+
+def test_a_plan_with_a_call_of_nobody_is_rejected() -> None:
+    plan = draw(4, "calm")
+    nobody = plan.calls[0]._replace(client="nobody")
+    with pytest.raises(ConfigurationError, match="there is no 'nobody' in this run"):
+        play(plan._replace(calls=(nobody,)))
+
+
+def test_a_plan_whose_processes_do_not_fit_together_is_rejected() -> None:
+    plan = draw(4, "rights-calm")
+    with pytest.raises(ConfigurationError, match="seed 4 of rights-calm does not fit together"):
+        play(plan._replace(knobs=replace(plan.knobs, members=())))

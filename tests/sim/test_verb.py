@@ -17,6 +17,7 @@ from requite.cli.exit_codes import ExitCode
 from requite.sim import draw
 from requite.sim import play as sim_play
 from requite.sim import run as sim_run
+from requite.sim.kernel.checkers.calls import EndsOnce
 from requite.sim.kernel.knobs import Printed
 from requite.sim.kernel.plan import write
 from requite.sim.majordomo.parties import MajordomoParts
@@ -158,6 +159,21 @@ def test_the_smallest_plan_of_a_violation_is_written_and_shown(
     assert "shrunk" not in out  # a plan is shrunk only on request
 
 
+def test_a_checker_that_raises_is_reported_with_its_seed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("what the checker looked for")
+
+    monkeypatch.setattr(EndsOnce, "finished", fail, raising=False)
+    command = ["sim", "--seeds", "2", "--seed", "1", "--scenario", "calm", "--jobs", "1"]
+    assert run_command([*command, "--no-shrink"]) == ExitCode.FAILED
+    out = capsys.readouterr().out
+    for seed in (1, 2):
+        assert f"replay: requite sim --seed {seed} --scenario calm" in out
+    assert "LookupError: what the checker looked for" in out
+
+
 @pytest.mark.usefixtures("broken_client")
 def test_a_shrunk_plan_that_cannot_be_written_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -205,6 +221,8 @@ def test_given_knobs_are_part_of_the_replay_command(
         ("faulty_s=inf", "out of range"),
         ("faults_per_s=1e9", "more than 100,000 faults"),
         ("faults=['earthquake']", "there is no 'earthquake'"),
+        ("weights=[1]", "seed 1 of freezes cannot be drawn with other knobs (weights)"),
+        (f"calls={'9' * 5000}", "has the wrong type"),
     ],
 )
 def test_an_invalid_knob_is_rejected(
@@ -237,6 +255,7 @@ def test_the_scenarios_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ["--scenario", "nope"],
         ["--seeds", "0"],
+        ["--seeds", "1000001"],
         ["--transcript", "--seeds", "2"],
         ["--seed", "-1"],
         ["--write-plan", "x.toml"],

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _SEEDS_DEFAULT: Final = 100
 _FRESH_SEEDS: Final = 1 << 31
 _POSITIVE: Final = validators.Number(gt=0)
+_SEEDS_MAX: Final = 1_000_000
 _WIDTH_MAX: Final = 400  # of a violation, which may quote a large body
 _SHOWN_MAX: Final = 10  # violations per run; later ones mostly follow from the first
 # Runs per task of a process; enough that the overhead of a task does not matter.
@@ -43,7 +44,7 @@ def sim(
         int | None,
         Parameter(
             metavar="N",
-            validator=_POSITIVE,
+            validator=validators.Number(gt=0, lte=_SEEDS_MAX),
             show_default=False,
             help=f"How many seeds to run: {_SEEDS_DEFAULT}, or 1 with --seed.",
         ),
@@ -384,8 +385,13 @@ def _shrink(plan: Plan, invariant: str) -> None:
 
 
 def _line(violation: object) -> str:
+    """Return a violation as text, without the middle if it is long: a traceback ends with its
+    cause."""
     text = str(violation)
-    return f"  {text}" if len(text) <= _WIDTH_MAX else f"  {text[:_WIDTH_MAX]}…"
+    if len(text) > _WIDTH_MAX:
+        half = _WIDTH_MAX // 2
+        text = f"{text[:half]} … {text[-half:]}"
+    return f"  {text}"
 
 
 def _counts(plan: Plan) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, Final
 
 from requite.errors import ConfigurationError
@@ -45,8 +47,16 @@ def draw(seed: int, scenario: str, options: Options | None = None) -> Plan:
     kind, of_seed = _kind_of(scenario), partial(luck, seed)
     if knobs.calls > _PLANNED_MAX:
         raise ConfigurationError(f"a run has at most {_PLANNED_MAX:,} calls, not {knobs.calls:,}")
-    calls = tuple(kind.draw_calls(knobs, of_seed))
-    faults = tuple(islice(kind.draw_faults(knobs, of_seed), _PLANNED_MAX + 1))
+    try:
+        calls = tuple(kind.draw_calls(knobs, of_seed))
+        faults = tuple(islice(kind.draw_faults(knobs, of_seed), _PLANNED_MAX + 1))
+    except Exception as error:
+        if not options or not options.knobs:
+            raise
+        names = ", ".join(options.knobs)
+        raise ConfigurationError(
+            f"seed {seed} of {scenario} cannot be drawn with other knobs ({names}): {_of(error)}"
+        ) from error
     if len(faults) > _PLANNED_MAX:
         raise ConfigurationError(f"the knobs ask for more than {_PLANNED_MAX:,} faults in one run")
     return Plan(scenario, seed, knobs, calls, faults)
@@ -86,9 +96,18 @@ def play(plan: Plan, options: Options | None = None) -> Result:
 def prepare(plan: Plan, options: Options | None = None) -> Simulation:
     """Return a run that has not begun, for tests that look at more than its result.
 
-    Raises `ConfigurationError` if the plan has a fault that this run cannot have.
+    Raises `ConfigurationError` for a plan that does not fit together, or that has a fault that this
+    run cannot have.
     """
-    simulation = _kind_of(plan.scenario)(plan, options or Options())  # type: ignore[call-arg]
+    kind = _kind_of(plan.scenario)
+    try:
+        simulation = kind(plan, options or Options())  # type: ignore[call-arg]
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            f"the plan of seed {plan.seed} of {plan.scenario} does not fit together: {_of(error)}"
+        ) from error
     simulation.refuse_other_faults()
     return simulation
 
@@ -96,6 +115,12 @@ def prepare(plan: Plan, options: Options | None = None) -> Simulation:
 def run(seed: int, scenario: str = "swarm", options: Options | None = None) -> Result:
     """Run one seed. Raises `ConfigurationError` for an unknown scenario."""
     return play(draw(seed, scenario, options), options)
+
+
+def _of(error: Exception) -> str:
+    """Return the kind of an exception, its text, and where it was raised."""
+    last = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
 
 
 def _kind_of(scenario: str) -> type[Simulation]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from requite.errors import ConfigurationError
 from requite.sim.kernel.fault_injection import NodePair, choose
 
 if TYPE_CHECKING:
@@ -52,8 +53,11 @@ class Cast:
         self._exposed = self.honest if exposed is None else exposed
 
     def client(self, name: str) -> Any:
-        """Return the client of that name."""
-        return next(each for each in self.roles["client"] if each.name == name)
+        """Return the client of that name. Raises `ConfigurationError` if there is none."""
+        for client in self.roles["client"]:
+            if client.name == name:
+                return client
+        raise ConfigurationError(f"calls: client: there is no {name!r} in this run")
 
     def choose_nodes(self, lot: float) -> NodePair:
         """Choose two connected nodes."""

@@ -28,11 +28,12 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import Enum, StrEnum
 from functools import cache
 from inspect import Parameter, signature
+from math import inf
 from types import NoneType
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -41,6 +42,7 @@ from requite.sim.kernel.faults import Fault
 
 _NONE: Final = "none"
 _LARGEST: Final = 1e12
+_BYTES_MAX: Final = 1 << 24  # of one value
 
 
 class Plan(NamedTuple):
@@ -72,9 +74,9 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 def _setting(name: str, value: Any) -> Iterator[str]:
     """Yield a value as a line, or as one line for each of its records."""
-    if type(value) is tuple and value and is_record(type(value[0])):
+    if records := records_of(value):
         yield f"{name} = ["
-        yield from (f"  {_text(each)}," for each in value)
+        yield from (f"  {_text(each)}," for each in records)
         yield "]"
     else:
         yield f"{name} = {_text(value)}"
@@ -123,8 +125,8 @@ class Kinds(NamedTuple):
 def read_tables(text: str, where: str) -> dict[str, Any]:
     """Parse the text of a plan. Raises `ConfigurationError` if it is not TOML, or not a plan."""
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        tables = _toml(text)
+    except ValueError as error:
         raise ConfigurationError(f"{where} is not a plan: {error}") from None
     kinds = {"scenario": str, "seed": int, "knobs": dict, "calls": list, "faults": list}
     for name, kind in kinds.items():
@@ -138,13 +140,19 @@ def read_tables(text: str, where: str) -> dict[str, Any]:
 def from_tables(tables: Mapping[str, Any], kinds: Kinds, where: str) -> Plan:
     """Return the plan in parsed tables. Raises `ConfigurationError`, which names the bad field."""
     knobs = _record(kinds.knobs, tables["knobs"], f"{where}: knobs")
+    for name in defaults_of(kinds.knobs):
+        records = records_of(getattr(knobs, name))
+        names = [record.name for record in records if hasattr(record, "name")]
+        _check_unique(names, f"{where}: knobs: {name}: name")
+    calls = _records(kinds.call, tables["calls"], f"{where}: calls")
+    _check_order(calls, f"{where}: calls")
     fault_kind = get_args(_hints(kinds.knobs)["faults"])[0]
     faults = _records(Fault, tables["faults"], f"{where}: faults")
     return Plan(
         tables["scenario"],
         tables["seed"],
         knobs,
-        _records(kinds.call, tables["calls"], f"{where}: calls"),
+        calls,
         tuple(_replace_kind(fault, fault_kind, where) for fault in faults),
     )
 
@@ -161,13 +169,46 @@ def read_knob(kind: type, setting: str) -> tuple[str, Any]:
     if name not in known:
         raise ConfigurationError(f"there is no knob {name!r}; the knobs are {', '.join(known)}")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = _toml(f"value = {text}")["value"]
+    except ValueError:
         value = text
     where = f"knob {name}"
     read = _value(_hints(kind)[name], value, where)
     _check_range(name, read, where)
     return name, read
+
+
+def _toml(text: str) -> dict[str, Any]:
+    """Parse TOML. Raises `ValueError`, also for numbers and nesting that Python cannot parse."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _check_order(calls: Iterable[Any], where: str) -> None:
+    """Check that each call has a number of its own, and follows at most one earlier call of its
+    client, which no other call follows."""
+    clients: dict[int, str] = {}
+    for call in sorted(calls, key=lambda call: int(call.number)):
+        follows = getattr(call, "follows", None)
+        if follows is not None and clients.get(follows) != call.client:
+            raise ConfigurationError(
+                f"{where}: call {call.number} cannot follow {follows}, "
+                f"which is not an earlier call of {call.client}"
+            )
+        clients[call.number] = getattr(call, "client", "")
+    _check_unique([call.number for call in calls], f"{where}: number")
+    followed = (getattr(call, "follows", None) for call in calls)
+    _check_unique([each for each in followed if each is not None], f"{where}: follows")
+
+
+def _check_unique(values: Sequence[Any], where: str) -> None:
+    seen: set[Any] = set()
+    for value in values:
+        if value in seen:
+            raise ConfigurationError(f"{where}: {value!r} is there twice")
+        seen.add(value)
 
 
 def _replace_kind(fault: Fault, kind: type[StrEnum], where: str) -> Fault:
@@ -213,17 +254,20 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         if kind is bytes:
             return _bytes(_checked(str, value, where), where)
         if kind is float:
-            return float(_checked(int | float, value, where))
+            return _float(_checked(int | float, value, where))
         return _checked(str if kind is StrEnum else kind, value, where)
     return value
 
 
 def _check_range(name: str, value: Any, where: str) -> None:
-    """Refuse a number that no seed draws: negative, not finite, or a probability above 1."""
+    """Refuse a number that no seed draws: negative, not finite, a probability above 1, or the lot
+    of no victim."""
     if isinstance(value, int | float):
-        most = 1.0 if name.endswith("_p") else _LARGEST
+        most = 1.0 if name == "lot" or name.endswith("_p") else _LARGEST
         if not 0 <= value <= most:
             raise ConfigurationError(f"{where}: {value!r} is out of range; it is 0 to {most:g}")
+        if name == "lot" and value == most:
+            raise ConfigurationError(f"{where}: {value!r} is out of range; it is less than 1")
 
 
 def _checked(kind: Any, value: Any, where: str) -> Any:
@@ -240,17 +284,36 @@ def _member(kind: type[Enum], value: Any, where: str) -> Any:
         raise ConfigurationError(f"{where}: there is no {value!r}; there are {known}") from None
 
 
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # of an int
+        return inf
+
+
 def _bytes(text: str, where: str) -> bytes:
     part, _, times = text.rpartition("*")
-    if text and not times.isdecimal():
+    try:
+        content = part.encode("latin-1")
+        count = int(times) if text else 0
+    except ValueError:
+        count = -1
+    if count < 0:
         raise ConfigurationError(f"{where}: {text!r} is not a text with a number of repetitions")
-    return part.encode("latin-1") * int(times or 0)
+    if len(part) * count > _BYTES_MAX:
+        raise ConfigurationError(f"{where}: {text!r} is longer than {_BYTES_MAX:,} bytes")
+    return content * count
 
 
 # --- records --------------------------------------------------------------------------------------
 def is_record(kind: type) -> bool:
     """Return whether a type has named fields: a dataclass, or a named tuple."""
     return is_dataclass(kind) or hasattr(kind, "_fields")
+
+
+def records_of(value: Any) -> tuple[Any, ...]:
+    """Return a value that is a list of records; () for any other value."""
+    return value if type(value) is tuple and value and is_record(type(value[0])) else ()
 
 
 @cache

@@ -1,6 +1,6 @@
 """A simulated process on its own node: it starts, crashes, loses power, freezes and thaws.
 
-Subclasses define its turns: `engine_process.py` runs one engine in a `Host`, `shells/program.py` a
+Subclasses define its turns: `engine_process.py` runs one engine in a `Host`, `program.py` a
 coroutine on an event loop.
 """
 

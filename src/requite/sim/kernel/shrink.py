@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from requite.errors import ConfigurationError
-from requite.sim.kernel.plan import Plan, defaults_of, is_record
+from requite.sim.kernel.plan import Plan, defaults_of, records_of
 
 TRIES_MAX: Final = 2_000
 _SHORTEST_S: Final = 0.01
@@ -156,12 +156,8 @@ def _with_knob(plan: Plan, name: str, value: Any) -> Plan:
 
 def _lists(knobs: Any) -> dict[str, tuple[Any, ...]]:
     """Return the knobs that are lists of records: processes, and connections between them."""
-    values = {name: getattr(knobs, name) for name in defaults_of(knobs.__class__)}
-    return {
-        name: value
-        for name, value in values.items()
-        if type(value) is tuple and value and is_record(type(value[0]))
-    }
+    lists = {name: records_of(getattr(knobs, name)) for name in defaults_of(knobs.__class__)}
+    return {name: records for name, records in lists.items() if records}
 
 
 def _without(knobs: Any, process: str) -> Any:

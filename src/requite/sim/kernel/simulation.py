@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from random import Random
+from traceback import format_exc
 from typing import Any, ClassVar, Final, TypeAlias
 
 from requite.errors import ConfigurationError
@@ -23,6 +24,8 @@ from requite.sim.kernel.user import BaseUser
 from requite.sim.kernel.workload import CallPlan
 from requite.sim.kernel.world import Stuck, World
 
+ERROR: Final = "error"
+"""Takes the place of an invariant in the violation of a run that ends with an exception."""
 _LOOK_EVERY_S: Final = 0.25
 _RESTART_S: Final = 1.0
 
@@ -120,6 +123,10 @@ class Simulation:
             self._run()
         except Stuck as stuck:
             self.history.violate("I13", f"the run does not end: {stuck}")
+        except ConfigurationError:  # the plan names what does not exist
+            raise
+        except Exception:  # of a checker or the simulation: other seeds still run
+            self.history.violate(ERROR, f"the run ends with an exception:\n{format_exc()}")
 
     def _run(self) -> None:
         self.begin()
