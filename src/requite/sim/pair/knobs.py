@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from requite.protocols.binarystar.policy import LIVENESS
+from requite.shell.link import LinkLimits
 from requite.sim.kernel.knobs import RunKnobs
 from requite.sim.kernel.medium import Shape
 from requite.sim.kernel.process import Pace
@@ -27,6 +28,11 @@ class PairKnobs(RunKnobs):
     # network and lateness
     network: Shape
     pace: Pace
+
+    @property
+    def limits(self) -> LinkLimits:
+        """The limits of the connections of intruders."""
+        return LinkLimits()
 
     @property
     def outage_unit_s(self) -> float:
