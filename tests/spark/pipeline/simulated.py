@@ -107,7 +107,7 @@ class Run:
             def made(*args: Any, **more: Any) -> Any:
                 chronicle = Chronicle()
                 own = self._name(role, next(numbers))
-                engine = make(*args, **(more | {name: own}), chronicle=chronicle)
+                engine = make(*args, **(more | {name: own, "chronicle": chronicle}))
                 life = Life(role, own, engine, chronicle)
                 self.lives.append(life)
                 engine.handle = self._recorded(life, engine.handle)
