@@ -168,6 +168,14 @@ _TEXT = write(draw(4, "swarm", Options(knobs={"follow_p": 0.0})))
     [
         ("seed = 4", "seed = " + "[" * 5000, "nested too deeply"),
         ("seed = 4", "seed = " + "9" * 5000, "is not a plan"),
+        ("seed = 4", "seed = 0x" + "f" * 5000, "its seed is out of range"),
+        ("seed = 4", "seed = -4", "its seed is out of range"),
+        (
+            "calls = .*",
+            f"calls = 0x{'f' * 5000}",
+            "a number of thousands of digits is out of range",
+        ),
+        ("calls = .*", f"calls = '{'f' * 5000}'", "calls: '.{99}… has the wrong type"),
         (r"timeout_s = [\d.]+\n", f"timeout_s = {'9' * 400}\n", "out of range"),
         (r'payload = "\d+:\*', 'payload = "1:*999999999', "longer than"),
         (r'payload = "\d+:', 'payload = "…', "number of repetitions"),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 import pytest
+from tests.cli.command import COMMAND
 from tests.sim import mutants
 
 from requite.cli.app import run as run_command
@@ -265,3 +268,14 @@ def test_the_scenarios_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_invalid_arguments_are_rejected(words: list[str]) -> None:
     assert run_command(["sim", *words]) == ExitCode.USAGE
+
+
+def test_the_processes_of_a_killed_sweep_end() -> None:
+    words = ["sim", "--seeds", "5000", "--scenario", "calm", "--jobs", "2"]
+    with Popen([*COMMAND, *words], stdout=PIPE, stderr=DEVNULL) as sweep:
+        children = Path(f"/proc/{sweep.pid}/task/{sweep.pid}/children")
+        while sweep.poll() is None and len(children.read_text().split()) < 2:
+            time.sleep(0.01)
+        sweep.kill()
+        assert sweep.stdout is not None
+        sweep.stdout.read()  # ends when no process has it open

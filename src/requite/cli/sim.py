@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import secrets
 import shlex
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter, validators
@@ -340,8 +342,20 @@ def _results(
     if jobs == 1:
         yield from (run(*each) for each in whole)
         return
-    with ProcessPoolExecutor(min(jobs, len(runs))) as pool:
+    with ProcessPoolExecutor(min(jobs, len(runs)), initializer=_end_with_parent) as pool:
         yield from pool.map(run, *zip(*whole, strict=True), chunksize=_RUNS_PER_TASK)
+
+
+def _end_with_parent() -> None:
+    """Let this process of a pool end when its parent is killed: it would wait for work forever."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(ExitCode.FAILED)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _show_coverage(total: Total) -> None:

@@ -43,6 +43,8 @@ from requite.sim.kernel.faults import Fault
 _NONE: Final = "none"
 _LARGEST: Final = 1e12
 _BYTES_MAX: Final = 1 << 24  # of one value
+_SEED_MAX: Final = 1 << 1024
+_QUOTED_MAX: Final = 100  # characters of a value in a message
 
 
 class Plan(NamedTuple):
@@ -134,6 +136,8 @@ def read_tables(text: str, where: str) -> dict[str, Any]:
             raise ConfigurationError(
                 f"{where} is not a plan: {name!r} is missing, or has the wrong type"
             )
+    if not 0 <= tables["seed"] < _SEED_MAX:
+        raise ConfigurationError(f"{where} is not a plan: its seed is out of range")
     return tables
 
 
@@ -207,7 +211,7 @@ def _check_unique(values: Sequence[Any], where: str) -> None:
     seen: set[Any] = set()
     for value in values:
         if value in seen:
-            raise ConfigurationError(f"{where}: {value!r} is there twice")
+            raise ConfigurationError(f"{where}: {_quoted(value)} is there twice")
         seen.add(value)
 
 
@@ -265,14 +269,18 @@ def _check_range(name: str, value: Any, where: str) -> None:
     if isinstance(value, int | float):
         most = 1.0 if name == "lot" or name.endswith("_p") else _LARGEST
         if not 0 <= value <= most:
-            raise ConfigurationError(f"{where}: {value!r} is out of range; it is 0 to {most:g}")
+            raise ConfigurationError(
+                f"{where}: {_quoted(value)} is out of range; it is 0 to {most:g}"
+            )
         if name == "lot" and value == most:
-            raise ConfigurationError(f"{where}: {value!r} is out of range; it is less than 1")
+            raise ConfigurationError(
+                f"{where}: {_quoted(value)} is out of range; it is less than 1"
+            )
 
 
 def _checked(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigurationError(f"{where}: {value!r} has the wrong type")
+        raise ConfigurationError(f"{where}: {_quoted(value)} has the wrong type")
     return value
 
 
@@ -281,7 +289,18 @@ def _member(kind: type[Enum], value: Any, where: str) -> Any:
         return kind(value)
     except ValueError:
         known = ", ".join(str(each.value) for each in kind)
-        raise ConfigurationError(f"{where}: there is no {value!r}; there are {known}") from None
+        raise ConfigurationError(
+            f"{where}: there is no {_quoted(value)}; there are {known}"
+        ) from None
+
+
+def _quoted(value: Any) -> str:
+    """Return a value as a message quotes it: without its end if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # such an int has no decimal text in Python
+        return "a number of thousands of digits"
+    return text if len(text) <= _QUOTED_MAX else f"{text[:_QUOTED_MAX]}…"
 
 
 def _float(number: float) -> float:
@@ -299,9 +318,11 @@ def _bytes(text: str, where: str) -> bytes:
     except ValueError:
         count = -1
     if count < 0:
-        raise ConfigurationError(f"{where}: {text!r} is not a text with a number of repetitions")
+        raise ConfigurationError(
+            f"{where}: {_quoted(text)} is not a text with a number of repetitions"
+        )
     if len(part) * count > _BYTES_MAX:
-        raise ConfigurationError(f"{where}: {text!r} is longer than {_BYTES_MAX:,} bytes")
+        raise ConfigurationError(f"{where}: {_quoted(text)} is longer than {_BYTES_MAX:,} bytes")
     return content * count
 
 
