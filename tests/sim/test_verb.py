@@ -264,6 +264,7 @@ def test_the_scenarios_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ["--write-plan", "x.toml"],
         ["--plan", "x.toml", "--seed", "1"],
         ["--plan", "x.toml", "--knob", "calls=1"],
+        ["--plan", "x.toml", "--scenario", "calm"],
     ],
 )
 def test_invalid_arguments_are_rejected(words: list[str]) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from requite.sim.kernel.coverage import Combination
 
 _SEEDS_DEFAULT: Final = 100
+_SCENARIO_DEFAULT: Final = "swarm"
 _FRESH_SEEDS: Final = 1 << 31
 _POSITIVE: Final = validators.Number(gt=0)
 _SEEDS_MAX: Final = 1_000_000
@@ -60,13 +61,14 @@ def sim(
         ),
     ] = None,
     scenario: Annotated[
-        str,
+        str | None,
         Parameter(
             metavar="NAME",
+            show_default=False,
             help="The faults to simulate; `list` lists the scenarios. `all`, and a part such as "
-            "`mdp`, `sp`, `flp` or `pirate`, run several in turn.",
+            "`mdp`, `sp`, `flp` or `pirate`, run several in turn. [default: swarm]",
         ),
-    ] = "swarm",
+    ] = None,
     plan: Annotated[
         Path | None,
         Parameter(
@@ -151,13 +153,14 @@ def sim(
         _list_scenarios()
         return ExitCode.OK
     if plan is not None:
-        if seed is not None or seeds is not None or write_plan is not None or knob:
+        if any(each is not None for each in (seed, seeds, scenario, write_plan)) or knob:
             raise ConfigurationError(
-                "--plan cannot be combined with --seed, --seeds, --knob or --write-plan"
+                "--plan cannot be combined with --seed, --seeds, --scenario, --knob or --write-plan"
             )
         total = _play(plan, _Choice("", (), transcript, shrink or False, None, coverage))
     else:
-        choice = _Choice(scenario, knob, transcript, shrink is not False, write_plan, coverage)
+        name = _SCENARIO_DEFAULT if scenario is None else scenario
+        choice = _Choice(name, knob, transcript, shrink is not False, write_plan, coverage)
         total = _run_seeds(seed, seeds, jobs, choice)
     if coverage:
         _show_coverage(total)
