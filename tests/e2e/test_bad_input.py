@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.support.bad_peers import BROKEN_BYTES, BROKEN_MESSAGES, BrokenBytes, BrokenMessages
+from tests.support.builds import pure_only
 from tests.support.live import InBackground, Live, LiveBroker, MakeBroker, eventually
 from tests.support.raw_zmtp import RawPeer, command, good_conversation, greeting, message
 from tests.support.zmq_peers import RFC18, HandClient, HandWorker, Sockets
@@ -444,6 +445,7 @@ def names(scene: Scene) -> list[str]:
 
 
 # --- requests that cost the broker more than their sender -----------------------------------------
+@pure_only("the test replaces a method of an engine")
 def test_half_a_megabyte_of_statistics_requests_does_not_delay_others(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
