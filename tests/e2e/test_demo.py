@@ -112,9 +112,18 @@ def is_bound(pid: int) -> bool:
 
     Between fork and exec, a child still has the command line and the modules of the demo.
     """
-    is_child = "requite.testing.lifetime" in Path(f"/proc/{pid}/cmdline").read_text("utf-8")
-    maps = Path(f"/proc/{pid}/maps").read_text("utf-8")
+    try:
+        is_child = "requite.testing.lifetime" in Path(f"/proc/{pid}/cmdline").read_text("utf-8")
+        maps = Path(f"/proc/{pid}/maps").read_text("utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
     return is_child and "_ctypes" in maps and "_asyncio" in maps
+
+
+def newest_bound(demo_pid: int) -> int | None:
+    """Return the newest child if `is_bound`; the demo kills workers, and starts others."""
+    newest = max(children_of(demo_pid), default=0)
+    return newest if newest and is_bound(newest) else None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -156,8 +165,8 @@ def test_no_process_is_left_after_any_end(end, tmp_path):
         children = eventually(
             lambda: len(found := children_of(demo.pid)) >= 5 and found, "all children have started"
         )
-        eventually(lambda: is_bound(max(children)), "the last child has loaded its module")
-        os.kill(max(children), signal.SIGSTOP)
+        last = eventually(lambda: newest_bound(demo.pid), "the last child has loaded its module")
+        os.kill(last, signal.SIGSTOP)
         java = eventually(lambda: children_of(min(children)), "Spark is being started")
         demo.send_signal(end)
         demo.wait(60)
