@@ -1,4 +1,4 @@
-"""Fixtures of pool tests: a testbed with RabbitMQ, and a stub manager with a real HTTP server."""
+"""Fixtures of pool tests: RabbitMQ, a stub manager with a real HTTP server, and certificates."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.pool.http_bench import Manager, endpoints_of, opened
 from tests.pool.live import RabbitTestbed
+from tests.support.certificates import Certificates
 from tests.support.rabbit import Rabbit
 
 from requite.pool.manager.endpoints import Endpoints
@@ -34,3 +35,9 @@ async def endpoints(manager: Manager) -> AsyncIterator[Endpoints]:
     """The open HTTP server of the stub manager."""
     async with opened(endpoints_of(manager)) as endpoints:
         yield endpoints
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates of an authority, a manager and a client."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))

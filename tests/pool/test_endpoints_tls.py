@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import quote
+from typing import Final
 
 import pytest
 from tests.pool.http_bench import (
@@ -18,10 +15,7 @@ from tests.pool.http_bench import (
     HOST,
     JSON,
     REQUIRE,
-    WAIT_S,
-    Connection,
     Manager,
-    answer_of,
     command,
     end_of,
     endpoints_of,
@@ -29,67 +23,23 @@ from tests.pool.http_bench import (
     token_file,
 )
 from tests.pool.live import until
+from tests.pool.tls_bench import (
+    READY,
+    at,
+    connected,
+    exchange,
+    ready,
+    showing,
+    trusting,
+)
 from tests.support.certificates import Certificates, Shown
 
 from requite.cli.pool.client import Manager as Where
 from requite.cli.pool.client import ask
-from requite.errors import ConfigurationError, NoService, TransportError
+from requite.errors import ConfigurationError, TransportError
 from requite.pool.inputs import RequireGroup, ScaleGroup
-from requite.pool.manager import http_connection, http_server
 from requite.pool.manager.endpoints import Endpoints
-from requite.shell.aio import run
 from requite.transport import tls_listener
-
-GET: Final = f"GET /ready HTTP/1.1\r\n{HOST}\r\n\r\n".encode()
-READY: Final = {"ready": True, "state": "active"}
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-def showing(shown: Shown, **http: Any) -> Manager:
-    """Return a stub manager whose endpoints show a certificate."""
-    return Manager(certificate=shown.certificate, key=shown.key, **http)
-
-
-def at(endpoints: Endpoints, **options: str) -> Where:
-    """Return where the endpoints are, with options of TLS."""
-    query = "&".join(f"{name}={quote(value)}" for name, value in options.items())
-    return Where(f"{endpoints.url}?{query}")
-
-
-async def ready(where: Where) -> Any:
-    """Ask whether the manager is ready, as `requite pool` asks."""
-    return await asyncio.to_thread(ask, where, "/ready")
-
-
-def trusting(certificates: Certificates) -> ssl.SSLContext:
-    """Return a context of the `ssl` module that trusts the authority."""
-    return ssl.create_default_context(cafile=certificates.ca)
-
-
-@asynccontextmanager
-async def connected(
-    endpoints: Endpoints, context: ssl.SSLContext | None = None
-) -> AsyncIterator[Connection]:
-    """Connect to the port; with TLS, if there is a context."""
-    port = int(endpoints.url.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
-        with suppress(ConnectionError, ssl.SSLError):
-            await writer.wait_closed()
-
-
-async def exchange(connection: Connection, request: bytes = GET) -> int:
-    """Send a request; return the status of its answer."""
-    reader, writer = connection
-    writer.write(request)
-    return (await answer_of(reader))[0]
 
 
 # --- the certificate of the manager ---------------------------------------------------------------
@@ -234,153 +184,6 @@ async def test_over_tls_hosts_and_the_token_are_checked_as_well(
             async with connected(endpoints, trusting(certificates)) as connection:
                 assert await exchange(connection, head.encode() + REQUIRE) == status
     assert not manager.fed
-
-
-# --- silent peers ---------------------------------------------------------------------------------
-def hello_of(certificates: Certificates) -> bytes:
-    """Return the first message of a client."""
-    session = certificates.to_dial.session_to("localhost")
-    session.begin()
-    return session.output()
-
-
-Silent = Callable[[AsyncExitStack, Endpoints, Certificates], Awaitable[Connection]]
-
-
-async def says_nothing(
-    stack: AsyncExitStack, endpoints: Endpoints, _certificates: Certificates
-) -> Connection:
-    """Open a connection, and send nothing."""
-    return await stack.enter_async_context(connected(endpoints))
-
-
-async def stops_in_its_hello(
-    stack: AsyncExitStack, endpoints: Endpoints, certificates: Certificates
-) -> Connection:
-    """Send a part of the first message of TLS."""
-    connection = await says_nothing(stack, endpoints, certificates)
-    connection[1].write(hello_of(certificates)[:40])
-    return connection
-
-
-async def stops_after_its_hello(
-    stack: AsyncExitStack, endpoints: Endpoints, certificates: Certificates
-) -> Connection:
-    """Send the first message of TLS, and read the answer."""
-    connection = await says_nothing(stack, endpoints, certificates)
-    connection[1].write(hello_of(certificates))
-    async with asyncio.timeout(WAIT_S):
-        assert await connection[0].read(1)
-    return connection
-
-
-async def stops_after_the_handshake(
-    stack: AsyncExitStack, endpoints: Endpoints, certificates: Certificates
-) -> Connection:
-    """Complete the handshake, and send no request."""
-    return await stack.enter_async_context(connected(endpoints, trusting(certificates)))
-
-
-async def stops_in_its_request(
-    stack: AsyncExitStack, endpoints: Endpoints, certificates: Certificates
-) -> Connection:
-    """Send a request without its last byte."""
-    connection = await stops_after_the_handshake(stack, endpoints, certificates)
-    connection[1].write(GET[:-1])
-    return connection
-
-
-SILENT: Final = [
-    says_nothing,
-    stops_in_its_hello,
-    stops_after_its_hello,
-    stops_after_the_handshake,
-    stops_in_its_request,
-]
-
-
-@pytest.mark.parametrize("silent", SILENT)
-async def test_a_silent_peer_is_closed_in_time_and_blocks_nobody(
-    certificates: Certificates, silent: Silent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_connection, "REQUEST_S", 1.0)
-    async with AsyncExitStack() as stack:
-        serving = opened(endpoints_of(showing(certificates.server)))
-        endpoints = await stack.enter_async_context(serving)
-        speaks = await stack.enter_async_context(connected(endpoints, trusting(certificates)))
-        assert await exchange(speaks) == 200
-        peers = [await silent(stack, endpoints, certificates) for _ in range(5)]
-        assert await exchange(speaks) == 200
-        assert await ready(at(endpoints, ca=certificates.ca)) == READY
-        for peer in peers:
-            assert b"HTTP" not in await end_of(peer)
-        assert await exchange(speaks) == 200  # with requests it may be idle for longer
-
-
-@pytest.mark.parametrize("silent", SILENT)
-async def test_of_too_many_silent_peers_the_oldest_is_closed(
-    certificates: Certificates, silent: Silent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 5)
-    async with AsyncExitStack() as stack:
-        serving = opened(endpoints_of(showing(certificates.server)))
-        endpoints = await stack.enter_async_context(serving)
-        speaks = await stack.enter_async_context(connected(endpoints, trusting(certificates)))
-        assert await exchange(speaks) == 200
-        peers = [await silent(stack, endpoints, certificates) for _ in range(4)]
-        assert await exchange(speaks) == 200  # later than all the others
-        assert await ready(at(endpoints, ca=certificates.ca)) == READY  # in place of the oldest
-        assert b"HTTP" not in await end_of(peers[0])
-        assert not any(peer[0].at_eof() for peer in peers[1:])
-        peers += [await silent(stack, endpoints, certificates) for _ in range(2)]
-        assert b"HTTP" not in await end_of(peers[1])
-        assert await exchange(speaks) == 200
-
-
-async def test_silent_peers_do_not_delay_closing(certificates: Certificates) -> None:
-    async with AsyncExitStack() as stack:
-        endpoints = endpoints_of(showing(certificates.server))
-        await endpoints.open()
-        peers = [await silent(stack, endpoints, certificates) for silent in SILENT]
-        async with asyncio.timeout(WAIT_S):
-            await endpoints.close()
-        for peer in peers:
-            assert b"HTTP" not in await end_of(peer)
-
-
-async def test_close_answers_a_pending_request(certificates: Certificates) -> None:
-    manager = showing(certificates.server)
-    endpoints = endpoints_of(manager)
-    await endpoints.open()
-    asking = asyncio.create_task(
-        asyncio.to_thread(ask, at(endpoints, ca=certificates.ca), "/health")
-    )
-    async with asyncio.timeout(WAIT_S):
-        await manager.is_checking.wait()
-        async with connected(endpoints, trusting(certificates)) as idle:
-            closing = asyncio.create_task(endpoints.close())
-            assert await end_of(idle) == b""
-        assert not closing.done()
-        manager.may_check.set()
-        with pytest.raises(NoService, match="503"):
-            await asking
-        await closing
-
-
-def test_uvloop_makes_no_difference(certificates: Certificates) -> None:
-    async def scenario() -> None:
-        manager = showing(certificates.server, ca=certificates.ca)
-        options = {name: getattr(certificates.client, name) for name in ("certificate", "key")}
-        async with AsyncExitStack() as stack:
-            endpoints = await stack.enter_async_context(opened(endpoints_of(manager)))
-            for silent in (says_nothing, stops_in_its_hello, stops_after_its_hello):
-                await silent(stack, endpoints, certificates)
-            where = at(endpoints, ca=certificates.ca, **options)
-            assert await ready(where) == READY
-            with pytest.raises(TransportError):
-                await ready(at(endpoints, ca=certificates.ca))
-
-    run(scenario(), use_uvloop=True)
 
 
 # --- rotation -------------------------------------------------------------------------------------
