@@ -1,0 +1,38 @@
+"""Which queued requests have too little time left, and give way to others.
+
+Beyond the capacity of the workers, a queue that is first in, first out hands out only requests that
+are about to expire, so workers work for replies that come too late. The broker measures how long a
+request is at a worker, and puts a request off once less time is left to it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from requite.protocols.majordomo.parties import PendingRequest
+
+# What a reply needs besides the time at the worker, and how much of its timeout a request may
+# reserve for it. Delays of a busy machine are tens of milliseconds.
+MARGIN_S_MAX: Final = 0.1
+_MARGIN_SHARE: Final = 1 / 8
+_RECENT: Final = 1 / 8  # the weight of the newest time at a worker
+
+
+def is_late(pending: PendingRequest, now: float) -> bool:
+    """Return whether a queued request has too little time left, while others wait that have more.
+
+    A redelivered request is never late: it has had its turn.
+    """
+    service = pending.service
+    if pending.attempts or not service.queue.has_turns:
+        return False
+    margin_s = min(MARGIN_S_MAX, _MARGIN_SHARE * (pending.deadline - pending.accepted_at))
+    return pending.deadline - now < service.takes_s + margin_s
+
+
+def learn_time(pending: PendingRequest, now: float) -> None:
+    """Learn from the time that a request was at a worker while others were queued."""
+    service = pending.service
+    took_s = now - pending.dispatched_at
+    # The first one counts in full.
+    service.takes_s += (took_s - service.takes_s) * (_RECENT if service.takes_s else 1.0)
