@@ -2,7 +2,7 @@
 
 A row has the invariant, a scenario in which the broken rule matters, and the parts of the
 simulation that it replaces. Rows of Titanic give the engine's name; others take it from the first
-replaced part. The classes are in `mutants.py` and `*_mutants.py`, the seeds in
+replaced part. The classes are in `*_mutants.py`, the seeds in
 `broken_engines.txt`.
 """
 
@@ -14,7 +14,8 @@ from typing import Any, Final
 from tests.sim import amqp_mutants as amqp
 from tests.sim import dedup_mutants as dedup
 from tests.sim import flp_mutants as flp
-from tests.sim import mutants as mdp
+from tests.sim import mdp_broker_mutants as brokers
+from tests.sim import mdp_peer_mutants as peers
 from tests.sim import pair_mutants as pair
 from tests.sim import paired_mutants as paired
 from tests.sim import pirate_mutants as pirate
@@ -182,51 +183,51 @@ def _amqp(invariant: str, scenario: str, engine: Any) -> Broken:
 
 BROKEN: Final[tuple[Broken, ...]] = (
     # --- MDP
-    _mdp("I1", "calm", client=mdp.AnswersTwice),
-    _mdp("I1", "calm", client=mdp.ForgetsToExpire),
-    _mdp("I1", "crash-broker", client=mdp.LosesWhatWasSent),
-    _mdp("I2", "overload", client=mdp.TakesLateReplies),
-    _mdp("I2", "old-dialects", client=mdp.keeps_lanes_open),
-    _mdp("I2", "overload", broker=mdp.MutatesBodies),
-    _mdp("I5", "streams", client=mdp.StreamsAnew),
-    _mdp("I5", "streams", broker=mdp.RepeatsAnIndex),
-    _mdp("I6", "calm", broker=mdp.RedeliversFromTheLiving),
-    _mdp("I6", "crash-workers", broker=mdp.IgnoresProgress),
-    _mdp("I6", "calm", broker=mdp.HandsOutTwice),
-    _mdp("I6", "crash-workers", broker=mdp.HearsFormerOwners),
-    _mdp("I6", "calm", broker=mdp.DropsTheHasty),
-    _mdp("I7", "crash-workers", broker=mdp.NeverPoisoned),
-    _mdp("I7", "crash-workers", broker=mdp.PoisonedAtOnce),
-    _mdp("I8", "fair", broker=mdp.UnfairToWorkers),
-    _mdp("I8", "overload", broker=mdp.UnfairToClients),
-    _mdp("I9", "calm", broker=mdp.KeepsServices),
-    _mdp("I9", "calm", broker=mdp.RemembersEverybody),
-    _mdp("I9", "calm", broker=mdp.SettlesHalf),
-    _mdp("I9", "calm", client=mdp.RemembersTokens),
-    _mdp("I10", "calm", client=mdp.KeepsSlots),
-    _mdp("I10", "calm", worker=mdp.KeepsJobs),
-    _mdp("I10", "crash-broker", worker=mdp.NeverComesBack),
-    _mdp("I11", "crash-broker", client=mdp.SendsAgainWhatMayHaveRun),
-    _mdp("I11", "crash-broker", client=mdp.TriesForEver),
-    _mdp("I13", "garbage", broker=mdp.DiesOfGarbage),
-    _mdp("I13", "garbage", broker=mdp.PunishesTheInnocent),
-    _mdp("I13", "overload", client=mdp.LeavesTooSoon),
-    _mdp("I15", "standstill", broker=mdp.NeverExpires),
-    _mdp("I15", "overload", broker=mdp.DisobeysCancel),
-    _mdp("I15", "overload", broker=mdp.TellsNoWorker),
-    _mdp("I15", "standstill", client=mdp.SendsWhatIsTooLate),
-    _mdp("I15", "crash-clients", broker=mdp.WorksForThoseWhoLeft),
+    _mdp("I1", "calm", client=peers.AnswersTwice),
+    _mdp("I1", "calm", client=peers.ForgetsToExpire),
+    _mdp("I1", "crash-broker", client=peers.LosesWhatWasSent),
+    _mdp("I2", "overload", client=peers.TakesLateReplies),
+    _mdp("I2", "old-dialects", client=peers.keeps_lanes_open),
+    _mdp("I2", "overload", broker=brokers.MutatesBodies),
+    _mdp("I5", "streams", client=peers.StreamsAnew),
+    _mdp("I5", "streams", broker=brokers.RepeatsAnIndex),
+    _mdp("I6", "calm", broker=brokers.RedeliversFromTheLiving),
+    _mdp("I6", "crash-workers", broker=brokers.IgnoresProgress),
+    _mdp("I6", "calm", broker=brokers.HandsOutTwice),
+    _mdp("I6", "crash-workers", broker=brokers.HearsFormerOwners),
+    _mdp("I6", "calm", broker=brokers.DropsTheHasty),
+    _mdp("I7", "crash-workers", broker=brokers.NeverPoisoned),
+    _mdp("I7", "crash-workers", broker=brokers.PoisonedAtOnce),
+    _mdp("I8", "fair", broker=brokers.UnfairToWorkers),
+    _mdp("I8", "overload", broker=brokers.UnfairToClients),
+    _mdp("I9", "calm", broker=brokers.KeepsServices),
+    _mdp("I9", "calm", broker=brokers.RemembersEverybody),
+    _mdp("I9", "calm", broker=brokers.SettlesHalf),
+    _mdp("I9", "calm", client=peers.RemembersTokens),
+    _mdp("I10", "calm", client=peers.KeepsSlots),
+    _mdp("I10", "calm", worker=peers.KeepsJobs),
+    _mdp("I10", "crash-broker", worker=peers.NeverComesBack),
+    _mdp("I11", "crash-broker", client=peers.SendsAgainWhatMayHaveRun),
+    _mdp("I11", "crash-broker", client=peers.TriesForEver),
+    _mdp("I13", "garbage", broker=brokers.DiesOfGarbage),
+    _mdp("I13", "garbage", broker=brokers.PunishesTheInnocent),
+    _mdp("I13", "overload", client=peers.LeavesTooSoon),
+    _mdp("I15", "standstill", broker=brokers.NeverExpires),
+    _mdp("I15", "overload", broker=brokers.DisobeysCancel),
+    _mdp("I15", "overload", broker=brokers.TellsNoWorker),
+    _mdp("I15", "standstill", client=peers.SendsWhatIsTooLate),
+    _mdp("I15", "crash-clients", broker=brokers.WorksForThoseWhoLeft),
     *(
         _mdp("memory", "limits", MUTE if limit == "worker_expired_max" else {}, broker=broker)
-        for limit, broker in mdp.UNLIMITED.items()
+        for limit, broker in brokers.UNLIMITED.items()
     ),
-    _mdp("memory", "limits", host=mdp.KeepsPartialMessages),
+    _mdp("memory", "limits", host=brokers.KeepsPartialMessages),
     # Bugs that the simulator found, re-introduced.
-    _mdp("may_have_executed", "standstill", client=mdp.BelievesNoService),
-    _mdp("I8", "swarm", broker=mdp.LetsReturnedTakeTurns),
-    _mdp("I8", "standstill", broker=mdp.LosesTurns),
-    _mdp("heartbeat", "calm", broker=mdp.IsSlowToSpeak),
-    _mdp("may_have_executed", "crash-broker", client=mdp.SaysItHasNotRun),
+    _mdp("may_have_executed", "standstill", client=peers.BelievesNoService),
+    _mdp("I8", "swarm", broker=brokers.LetsReturnedTakeTurns),
+    _mdp("I8", "standstill", broker=brokers.LosesTurns),
+    _mdp("heartbeat", "calm", broker=brokers.IsSlowToSpeak),
+    _mdp("may_have_executed", "crash-broker", client=peers.SaysItHasNotRun),
     # --- services that run requests once
     _dedup("I4", "dedup-calm", dedup.ForgetsReplies),
     _dedup("I4", "dedup-calm", dedup.RunsWhatRuns),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.cli.command import COMMAND
-from tests.sim import mutants
+from tests.sim import mdp_peer_mutants
 
 from requite.cli.app import run as run_command
 from requite.cli.exit_codes import ExitCode
@@ -84,7 +84,7 @@ def test_one_seed_prints_every_knob_and_its_transcript(capsys: pytest.CaptureFix
 def test_violations_are_printed_with_a_replay_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options(parts=(MajordomoParts(client=mutants.AnswersTwice),))
+    options = Options(parts=(MajordomoParts(client=mdp_peer_mutants.AnswersTwice),))
 
     def broken(seed: int, scenario: str, _options: Any = None) -> Any:
         return sim_run(seed, scenario, options)
@@ -117,7 +117,7 @@ def test_violations_of_a_plan_are_printed_with_a_replay_command(
 ) -> None:
     file = tmp_path / "the plan.toml"
     file.write_text(write(draw(1, "calm")), "utf-8")
-    options = Options(parts=(MajordomoParts(client=mutants.AnswersTwice),))
+    options = Options(parts=(MajordomoParts(client=mdp_peer_mutants.AnswersTwice),))
     monkeypatch.setattr("requite.sim.play", lambda plan, _options: sim_play(plan, options))
     assert run_command(["sim", "--plan", str(file)]) == ExitCode.FAILED
     out = capsys.readouterr().out
@@ -128,7 +128,7 @@ def test_violations_of_a_plan_are_printed_with_a_replay_command(
 @pytest.fixture
 def broken_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run seeds and plans with a client that delivers each reply twice."""
-    parts = MajordomoParts(client=mutants.AnswersTwice)
+    parts = MajordomoParts(client=mdp_peer_mutants.AnswersTwice)
 
     def with_parts(options: Options | None) -> Options:
         return replace(options or Options(), parts=(parts,))

@@ -12,7 +12,8 @@ from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.sim import mutants
+from tests.sim import mdp_broker_mutants as brokers
+from tests.sim import mdp_peer_mutants as peers
 from tests.spark.events import Event, collect, instant, write_rows
 from tests.spark.pipeline.simulated import GROUPS, Run
 
@@ -34,9 +35,14 @@ POOLS: Final = frozenset(scenarios.GROUPS["pool"])
 # Broken engines whose faults a journal shows, with the contradiction that it shows. The faults of
 # other broken engines are in the replies to users, or are not journalled.
 BROKEN = (
-    ("calm", 3, MajordomoParts(broker=mutants.HandsOutTwice), C.TWO_OWNERS),
-    ("crash-workers", 1, MajordomoParts(broker=mutants.NeverPoisoned), C.FORMER_OWNER),
-    ("crash-broker", 10, MajordomoParts(client=mutants.SendsAgainWhatMayHaveRun), C.RAN_AGAIN),
+    ("calm", 3, MajordomoParts(broker=brokers.HandsOutTwice), C.TWO_OWNERS),
+    ("crash-workers", 1, MajordomoParts(broker=brokers.NeverPoisoned), C.FORMER_OWNER),
+    (
+        "crash-broker",
+        10,
+        MajordomoParts(client=peers.SendsAgainWhatMayHaveRun),
+        C.RAN_AGAIN,
+    ),
 )
 
 

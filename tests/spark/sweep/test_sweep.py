@@ -12,7 +12,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
-from tests.sim import mutants, troubled
+from tests.sim import mdp_broker_mutants, troubled
 
 import requite.spark.sweep.runs
 from requite.cli.app import run as run_command
@@ -28,16 +28,16 @@ from requite.spark.sweep.runs import find_scenarios, plan, sim_runs, sim_violati
 
 pytestmark = pytest.mark.timeout(180)  # the first test also waits for the start of Spark
 
-BROKEN = Options(parts=(MajordomoParts(broker=mutants.HandsOutTwice),))
+BROKEN = Options(parts=(MajordomoParts(broker=mdp_broker_mutants.HandsOutTwice),))
 
 
 @pytest.fixture(autouse=True)
 def by_value() -> Iterator[None]:
     """Send these modules to Python workers by value, because workers cannot import the tests."""
-    for module in (mutants, troubled):
+    for module in (mdp_broker_mutants, troubled):
         cloudpickle.register_pickle_by_value(module)
     yield
-    for module in (mutants, troubled):
+    for module in (mdp_broker_mutants, troubled):
         cloudpickle.unregister_pickle_by_value(module)
 
 
