@@ -159,6 +159,18 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     assert len(read(path).users) == 4
 
 
+def test_an_empty_file_is_refused_and_a_comment_admits_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "access.toml"
+    path.touch(0o600)
+    with pytest.raises(ConfigurationError, match="is empty"):
+        read(path)
+    path.write_text("\n \n")
+    with pytest.raises(ConfigurationError, match="is empty"):
+        read(path)
+    path.write_text("# nobody\n")
+    assert read(path).users == {}
+
+
 @pytest.mark.parametrize("kind", ["absent", "folder", "fifo"])
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "access.toml"

@@ -113,6 +113,11 @@ def read(path: Path) -> AccessFile:
         ) from error
     if len(data) > SIZE_MAX:
         raise ConfigurationError(f"the access file {path} has more than {SIZE_MAX} bytes")
+    if not data.strip():  # an editor empties a file before it writes it
+        raise ConfigurationError(
+            f"the access file {path} is empty, so it may be about to be written; to admit nobody,"
+            " write a comment into it"
+        )
     return parse(data, str(path))
 
 
