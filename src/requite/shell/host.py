@@ -150,18 +150,19 @@ class Host:
 
         self._dirty: list[Link] = []
         self._flush_wanted = False
+        self._delivered = False  # something that its user may answer at once
         self._armed_at = inf
         self._pending_links = PendingLinks(self.limits.handshake_timeout_s)
         self._limiter = Limiter(self.limits, self._drop, self._resume)
         self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
         self._pushing_back = 0  # how many links push back
-        deliver_all = uses.get("deliver_all", self._one_by_one)
+        self._deliver_pairs = uses.get("deliver_all", self._one_by_one)
         fail = uses.get("fail", _unexpected)
         abandon = uses.get("abandon", _unexpected)
         self._perform_other: dict[type, Callable[[Any], None]] = {
             SendAll: self._send_all,
-            DeliverAll: lambda effect: deliver_all(effect.pairs),
+            DeliverAll: self._deliver_all,
             Fail: lambda effect: fail(effect.token, effect.error),
             Connect: lambda _effect: connect(),
             Disconnect: self._disconnect,
@@ -364,7 +365,7 @@ class Host:
                     self._feed_later()
                 self._write_out()
         finally:  # an exception of a signal handler must not stop output forever
-            self._flush_wanted = False
+            self._flush_wanted = self._delivered = False
         if (refused := self._feeder.take_refusal()) is not None:
             raise refused
 
@@ -466,6 +467,7 @@ class Host:
                     self._dirty.append(link)
             elif effect.__class__ is Deliver:
                 deliver(effect.token, effect.what)
+                self._delivered = True
             else:
                 self._perform_other[effect.__class__](effect)
 
@@ -479,15 +481,24 @@ class Host:
             link.dirty = True
             self._dirty.append(link)
 
+    def _deliver_all(self, effect: DeliverAll) -> None:
+        self._deliver_pairs(effect.pairs)
+        self._delivered = True
+
     def _one_by_one(self, pairs: Sequence[tuple[Any, Any]]) -> None:
         for token, what in pairs:
             self._deliver(token, what)
 
     def _settle(self) -> None:
-        """After an input, request a flush and set the timer if needed."""
+        """After an input, request a flush and set the timer if needed.
+
+        What was delivered has woken tasks. A flush requested now runs after their next step, in the
+        same iteration of the loop, so that replies and next calls leave with it: requested by them,
+        it would cost one more iteration, with a system call.
+        """
         if self._feeder.feeding:
             return
-        if self._dirty and not self._flush_wanted:
+        if (self._dirty or self._delivered) and not self._flush_wanted:
             self._flush_wanted = True
             self._want_flush()
         at = self.engine.deadline()

@@ -98,10 +98,12 @@ class Lanes(Generic[Token, Work]):
         self._looking = False
         if not self._waiting or self._closed:
             return
-        loop = asyncio.get_running_loop()
         if self._idle:
-            self._idle.pop().set_result(None)
+            idle = self._idle.pop()
+            idle.set_result(None)
+            loop = idle.get_loop()  # asking which loop runs is a system call
         elif len(self._tasks) < self._n:
+            loop = asyncio.get_running_loop()
             task = loop.create_task(self._lane(), context=self._context.copy())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
