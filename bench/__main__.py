@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,15 +11,17 @@ from pathlib import Path
 from rich.console import Console
 
 import bench
-from bench.cells import FULL, QUICK, Cell
-from bench.contenders import BASELINE, CONTENDERS, Contender
+from bench import builds, goals, page, quiet
+from bench.cells import FULL, KINDS, QUICK, Cell
+from bench.contenders import BASELINE, Contender, contenders, versions
 from bench.machine import facts
-from bench.report import markdown, show, write_json, write_page
+from bench.quiet import Quiet
+from bench.report import lead, sections, show, write_json
 from bench.results import Results
 from bench.runner import Run, Settings, run_all
 
-DOCS = Path("docs/performance.md")
 JSON = Path("build/bench.json")
+PACKAGES = ("pyzmq", "majortomo", "nats-py")
 
 
 def main() -> int:
@@ -34,34 +35,49 @@ def main() -> int:
         warm_up_s=arguments.warm_up,
         capacity=arguments.capacity,
     )
-    contenders, absent = choose(arguments.only, console)
+    measured = builds.all_of(arguments)
+    chosen, absent = choose(contenders(measured), arguments.only, console)
     cells = [
-        cell for cell in arguments.matrix if not arguments.cell or short(cell) in arguments.cell
+        cell
+        for cell in arguments.matrix
+        if cell.kind in arguments.kind and short(cell) in (arguments.cell or [short(cell)])
     ]
-    if not contenders or not cells:
-        console.print("nothing to measure: see --only and --cell in --help")
+    if not chosen or not cells:
+        console.print("nothing to measure: see --only, --kind and --cell in --help")
         return 1
-    results, complete = run(cells, contenders, settings, console)
-    found = facts()
+    calm = Quiet(arguments.busy)
+    results, complete = run(cells, chosen, settings, calm, console)
+    found = facts(measured, PACKAGES) | versions()
     show(console, results)
-    console.print("; ".join(f"{what} {value}" for what, value in found.items()))
+    console.print(page.sentence(found), calm.words())
     write_json(arguments.json, results, found, asdict(settings))
     console.print(f"every run: {arguments.json}")
-    if arguments.docs and complete:
-        command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
-        write_page(arguments.docs, markdown(results, found, describe(settings), command, absent))
+    for failed in results.failures():
+        console.print(f"{failed.contender.name}, {failed.cell}: {failed.failure}", markup=False)
+    if not complete or results.failures():
+        return 1
+    if arguments.docs:
+        command = builds.shown("bench", sys.argv[1:])
+        how = lead(command, describe(settings), found, calm.words(), absent)
+        for name, text in sections(results, how).items():
+            page.write(arguments.docs, name, text, maker="bench")
+        goals.write(arguments.docs, [row for kind in KINDS for row in results.goals(kind)])
         console.print(f"tables: {arguments.docs}")
-    return 0 if complete and not results.failures() else 1
+    return 0
 
 
 def run(
-    cells: Sequence[Cell], contenders: Sequence[Contender], settings: Settings, console: Console
+    cells: Sequence[Cell],
+    contenders: Sequence[Contender],
+    settings: Settings,
+    calm: Quiet,
+    console: Console,
 ) -> tuple[Results, bool]:
     """Run all cells, and print progress; after Ctrl-C return the results so far."""
     results = Results()
     total = settings.runs * sum(each.kind == cell.kind for cell in cells for each in contenders)
     try:
-        for number, done in enumerate(run_all(cells, contenders, settings), start=1):
+        for number, done in enumerate(run_all(cells, contenders, settings, calm), start=1):
             results.add(done)
             line = f"{number:4}/{total} {progress(done)}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -80,18 +96,20 @@ def progress(done: Run) -> str:
     return f"{what} {rate:9,.0f}/s  broker {cost:6.1f} µs/request"
 
 
-def choose(only: Sequence[str], console: Console) -> tuple[list[Contender], dict[str, str]]:
+def choose(
+    everybody: Sequence[Contender], only: Sequence[str], console: Console
+) -> tuple[list[Contender], dict[str, str]]:
     """Return the chosen contenders, and the missing ones with the reason; print the latter."""
-    wanted = [each for each in CONTENDERS if not only or is_wanted(each, only)]
+    wanted = [each for each in everybody if not only or is_wanted(each, everybody, only)]
     absent = {f"{each.name}, {each.kind}": lack for each in wanted if (lack := each.lack())}
     for name, lack in absent.items():
         console.print(f"skipped: {name}: {lack}", markup=False, soft_wrap=True)
     return [each for each in wanted if not each.lack()], absent
 
 
-def is_wanted(contender: Contender, only: Sequence[str]) -> bool:
+def is_wanted(contender: Contender, everybody: Sequence[Contender], only: Sequence[str]) -> bool:
     """Return whether `--only` names the contender, or one that is compared with it."""
-    compared = {BASELINE[each.kind] for each in CONTENDERS if each.name in only}
+    compared = {BASELINE[each.kind] for each in everybody if each.name in only}
     return contender.name in only or contender.name in compared
 
 
@@ -111,7 +129,7 @@ def describe(settings: Settings) -> str:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; `--quick` sets the other options to a run of one minute."""
-    names = list(dict.fromkeys(each.name for each in CONTENDERS))
+    names = list(dict.fromkeys(each.name for each in contenders(builds.KINDS)))
     parser = argparse.ArgumentParser(prog="python -m bench", description=bench.__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--runs", type=int, help="rounds per cell (5)")
@@ -130,6 +148,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help=f"some of: {', '.join(names)}; their baselines are added",
     )
     parser.add_argument(
+        "--kind", nargs="+", default=KINDS, choices=KINDS, help="some kinds of measurements (all)"
+    )
+    parser.add_argument(
         "--cell",
         nargs="+",
         default=[],
@@ -139,21 +160,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="few cells, one short run each")
     parser.add_argument("--json", type=Path, default=JSON, help=f"file for the runs ({JSON})")
-    parser.add_argument(
-        "--docs", type=Path, help=f"page to write the tables to ({DOCS}; with --quick: none)"
-    )
-    parser.add_argument("--no-docs", action="store_true", help="write no page")
+    parser.add_argument("--docs", type=Path, help="page to write the tables to")
+    builds.add_option(parser)
+    quiet.add_option(parser)
     return with_defaults(parser.parse_args(arguments))
 
 
 def with_defaults(given: argparse.Namespace) -> argparse.Namespace:
-    """Set the defaults that depend on `--quick`, `--cell` and `--only`."""
+    """Set the defaults that depend on `--quick`."""
     for name, quick, full in (("runs", 1, 5), ("seconds", 0.5, 2.0), ("requests", 2000, 20_000)):
         if getattr(given, name) is None:
             setattr(given, name, quick if given.quick else full)
     given.matrix = QUICK if given.quick and not given.cell else FULL
-    whole = not (given.quick or given.only or given.cell or given.no_docs)
-    given.docs = None if given.no_docs else given.docs or (DOCS if whole else None)
     return given
 
 

@@ -1,12 +1,13 @@
-"""The matrix of cells, its short form, and the goals."""
+"""The matrix of cells, and its short form."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import Literal, get_args
 
 Kind = Literal["broker", "journal", "tls", "curve", "access", "end-to-end"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +49,4 @@ QUICK = [
     Cell("access", 64, 4, 11),
     Cell("end-to-end", 1, 4, 11),
     Cell("end-to-end", 64, 4, 11),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A ratio that should be reached in a cell. Reported, never asserted."""
-
-    contender: str
-    cell: Cell
-    figure: str
-    relation: Literal["at most", "at least"]
-    ratio: float
-
-    def is_reached(self, ratio: float) -> bool:
-        """Compare a measured ratio with the goal."""
-        return ratio <= self.ratio if self.relation == "at most" else ratio >= self.ratio
-
-
-GOALS = [
-    Goal("requite 0.2", Cell("broker", 64, 4, 11), "broker_cpu_us", "at most", 0.4),
-    Goal("requite 0.3", Cell("broker", 64, 4, 11), "broker_cpu_us", "at most", 0.25),
-    Goal("0.3, journal", Cell("journal", 64, 4, 11), "broker_cpu_us", "at most", 1.15),
-    Goal("requite", Cell("end-to-end", 64, 4, 11), "requests_per_s", "at least", 2.0),
 ]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from bench.builds import THIS, Build
 from bench.cells import Kind
 
 BASELINE: dict[Kind, str] = {
@@ -36,7 +39,8 @@ class Contender:
 
     `broker` is its command line, and `listening` the pattern of the output line with its port.
     `dialect` is the dialect of the raw generator (kind "broker"), `peer` the module with its client
-    and worker (kinds "end-to-end" and "curve"), and `query` returns what their URLs end in.
+    and worker (kinds "end-to-end" and "curve"), which run with `python`; `query` returns what their
+    URLs end in.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Contender:
     peer: str = ""
     listening: str = _LISTENING
     query: Callable[[], str] = str
+    python: str = sys.executable
 
     def lack(self) -> str | None:
         """Return the first thing that is missing, if any."""
@@ -69,20 +74,12 @@ def _module(name: str, package: str) -> Lack:
     return lack
 
 
-def _executable() -> Path:
-    return Path(sys.executable).with_name("requite")
-
-
-def _no_requite() -> str | None:
-    return None if _executable().exists() else "no command requite: run `scripts/setup bench`"
-
-
 def _no_nats_server() -> str | None:
     return None if nats_server() else "no nats-server: install Debian's package `nats-server`"
 
 
-def _requite_broker() -> list[str]:
-    return [str(_executable()), "broker", *_BIND]
+def _requite_broker(build: Build = THIS) -> list[str]:
+    return build.command("broker", *_BIND)
 
 
 def _journalling_broker() -> list[str]:
@@ -99,7 +96,7 @@ def _secure_broker() -> list[str]:
     issued = new_authority("bench", days=1)
     file = folder / "broker.pem"
     file.write_bytes(issued.key + issued.certificate)
-    return [str(_executable()), "broker", "--bind", f"tls://127.0.0.1:0?certificate={file}"]
+    return THIS.command("broker", "--bind", f"tls://127.0.0.1:0?certificate={file}")
 
 
 @cache
@@ -159,38 +156,29 @@ _majortomo = _module("majortomo", _FROM_BENCH)
 _nats_py = _module("nats", _FROM_BENCH)
 _certificates = _module("cryptography", _FROM_BENCH)
 _nacl = _module("nacl", _FROM_BENCH)
-_requite_cli = _module("requite.cli", "this tree has no command line yet")
-_requite_worker = _module("requite.worker", "this tree has no worker yet")
-_requite = (_no_requite, _requite_cli)
-
-CONTENDERS = [
-    Contender("requite 0.2", "broker", _requite_broker, _requite, "mdp-0.2"),
-    Contender("requite 0.3", "broker", _requite_broker, _requite, "mdp-0.3"),
+_OTHERS = [
     Contender("pyzmq poller", "broker", _python_broker("pyzmq_poller"), (_zmq,), "mdp-0.2"),
     Contender("zmq.asyncio", "broker", _python_broker("zmq_asyncio"), (_zmq,), "mdp-0.2"),
     Contender(
         "majortomo", "broker", _python_broker("majortomo_broker"), (_majortomo,), "majortomo"
     ),
     Contender("nats-server", "broker", _nats_broker, (_no_nats_server,), "nats"),
-    Contender("0.3, no journal", "journal", _requite_broker, _requite, "mdp-0.3"),
-    Contender("0.3, journal", "journal", _journalling_broker, _requite, "mdp-0.3"),
-    Contender("0.3, clear text", "curve", _requite_broker, _requite, peer="requite_peer"),
+    Contender("0.3, no journal", "journal", _requite_broker, (), "mdp-0.3"),
+    Contender("0.3, journal", "journal", _journalling_broker, (), "mdp-0.3"),
+    Contender("0.3, clear text", "curve", _requite_broker, (), peer="requite_peer"),
     Contender(
         "0.3, CURVE",
         "curve",
         _curve_broker,
-        (*_requite, _nacl),
+        (_nacl,),
         peer="requite_peer",
         query=_curve_query,
     ),
-    Contender("0.3, no TLS", "tls", _requite_broker, _requite, "mdp-0.3"),
-    Contender("0.3, TLS", "tls", _secure_broker, (*_requite, _certificates), "mdp-0.3-tls"),
-    Contender("0.3, no access file", "access", _requite_broker, _requite, "mdp-0.3"),
-    Contender("0.3, access file", "access", _guarded_broker, _requite, "mdp-0.3"),
-    Contender("0.3, with a quota", "access", lambda: _guarded_broker(_QUOTA), _requite, "mdp-0.3"),
-    Contender(
-        "requite", "end-to-end", _requite_broker, (*_requite, _requite_worker), peer="requite_peer"
-    ),
+    Contender("0.3, no TLS", "tls", _requite_broker, (), "mdp-0.3"),
+    Contender("0.3, TLS", "tls", _secure_broker, (_certificates,), "mdp-0.3-tls"),
+    Contender("0.3, no access file", "access", _requite_broker, (), "mdp-0.3"),
+    Contender("0.3, access file", "access", _guarded_broker, (), "mdp-0.3"),
+    Contender("0.3, with a quota", "access", lambda: _guarded_broker(_QUOTA), (), "mdp-0.3"),
     Contender(
         "majortomo",
         "end-to-end",
@@ -200,3 +188,45 @@ CONTENDERS = [
     ),
     Contender("nats-py", "end-to-end", _nats_broker, (_no_nats_server, _nats_py), peer="nats_peer"),
 ]
+
+
+def contenders(builds: Sequence[Build]) -> list[Contender]:
+    """Return all contenders: requite in each build, and the others."""
+    return [*(each for build in builds for each in _in_build(build)), *_OTHERS]
+
+
+def _in_build(build: Build) -> list[Contender]:
+    broker = partial(_requite_broker, build)
+    return [
+        Contender(build.name("requite 0.2"), "broker", broker, (), "mdp-0.2"),
+        Contender(build.name("requite 0.3"), "broker", broker, (), "mdp-0.3"),
+        Contender(
+            build.name("requite"),
+            "end-to-end",
+            broker,
+            (),
+            peer="requite_peer",
+            python=build.python,
+        ),
+    ]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the native parts of the contenders."""
+    return _libzmq() | _nats_server()
+
+
+def _libzmq() -> dict[str, str]:
+    try:
+        import zmq
+    except ImportError:
+        return {}
+    return {"libzmq": zmq.zmq_version()}
+
+
+def _nats_server() -> dict[str, str]:
+    if (path := nats_server()) is None:
+        return {}
+    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\d[\w.]*", text)
+    return {"nats-server": found[0]} if found else {}

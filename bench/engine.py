@@ -8,11 +8,17 @@ on the machine.
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Sequence
+from functools import partial
 from itertools import count
+from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time_ns
 
+from bench import builds, machine, page, quiet
+from bench.quiet import Quiet
 from requite.engine import PeerJoined, Received, Send
 from requite.principal import Principal, Quota, Rights
 from requite.protocols.majordomo.broker import MajordomoBroker
@@ -23,6 +29,7 @@ IN_FLIGHT = 64
 WORKERS = 4
 CAPACITY = 16
 BATCHES = 32  # per run
+_WARM_UP = 5  # rounds
 BODY = b"hello world"
 CALL_ID = b"a client" + bytes(8)
 DIALECT = by_version("0.3")
@@ -89,23 +96,60 @@ class Bench:
         return list(self._broker.handle([Received(peer, messages)], perf_counter()))
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> int:
     """Print the cost of each variant, and how much more than the first one it is."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    given = parse(arguments)
+    calm = Quiet(given.busy)
+    times = calm.take(partial(measure, given.rounds))
+    text = "\n\n".join(
+        [
+            f"Made by `{builds.shown('bench.engine', arguments)}`: {given.rounds} rounds."
+            f" {calm.words()}",
+            page.sentence(machine.facts()),
+            table(times),
+        ]
+    )
+    print(text)
+    if given.docs:
+        page.write(given.docs, "engine", text, maker="bench")
+    return 0
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.engine", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--rounds", type=int, default=200, help="runs of each variant (200)")
+    parser.add_argument("--docs", type=Path, help="page to write the table to")
+    quiet.add_option(parser)
+    return parser.parse_args(arguments)
+
+
+def measure(rounds: int) -> dict[str, list[float]]:
+    """Return the times of each variant, in us per request."""
     benches = {name: Bench(principal) for name, principal in VARIANTS.items()}
     times: dict[str, list[float]] = {name: [] for name in benches}
-    for number in range(rounds + 5):
+    for number in range(rounds + _WARM_UP):
         for name, bench in benches.items():
             took_us = bench.run()
-            if number >= 5:  # warm-up
+            if number >= _WARM_UP:
                 times[name].append(took_us)
+    return times
+
+
+def table(times: dict[str, list[float]]) -> str:
+    """Return a row per variant."""
     base = next(iter(times.values()))
-    print(f"{'us per request':<24} {'least':>7} {'more':>6} {'median':>7} {'more':>6}")
+    rows = []
     for name, taken in times.items():
         more = median(mine - other for mine, other in zip(taken, base, strict=True))
         least = min(taken) - min(base)
-        print(f"{name:<24} {min(taken):7.2f} {least:+6.2f} {median(taken):7.2f} {more:+6.2f}")
+        rows.append(
+            [name, f"{min(taken):.2f} ({least:+.2f})", f"{median(taken):.2f} ({more:+.2f})"]
+        )
+    first = next(iter(times))
+    return page.table(["the engine alone", f"least, µs (more than {first})", "median, µs"], rows)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -24,9 +23,9 @@ from time import perf_counter
 from typing import Final
 
 import requite
-from bench import machine
+from bench import builds, machine, page, quiet
 from bench.loop import run
-from bench.spark import page
+from bench.quiet import Quiet
 from requite.pair.operator import Operator
 from requite.protocols.binarystar.table import State
 from requite.testing.processes import Child, Children, free_ports
@@ -37,16 +36,20 @@ CALL_S: Final = 60.0
 _STEADY_S: Final = 0.3  # seconds of calls before each kill
 _POLL_S: Final = 0.05
 _ROLES: Final = ("primary", "backup")
-_OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure and report."""
     given = parse(arguments)
-    with Children() as children:
-        gaps_s = run_on_loop(Measurement(given, children))
-    how = f"Made by `{shlex.join(['python', '-m', 'bench.failover', *arguments])}`"
-    text = report(gaps_s, given, how)
+    calm = Quiet(given.busy)
+
+    def measure() -> list[float]:
+        with Children() as children:
+            return run_on_loop(Measurement(given, children))
+
+    gaps_s = calm.take(measure)
+    how = f"Made by `{builds.shown('bench.failover', arguments)}`"
+    text = report(gaps_s, given, how, calm)
     print(text)
     if given.docs:
         page.write(given.docs, "failover", text, maker="bench")
@@ -65,6 +68,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="heartbeat interval of the pair and of all peers, in seconds (1)",
     )
     parser.add_argument("--docs", type=Path, help="page to write the table to")
+    quiet.add_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -180,17 +184,17 @@ def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "requite.cli", *arguments]
 
 
-def report(gaps_s: Sequence[float], given: argparse.Namespace, how: str) -> str:
+def report(gaps_s: Sequence[float], given: argparse.Namespace, how: str, calm: Quiet) -> str:
     """Return the distribution of the times."""
     ordered = sorted(gaps_s)
     cuts = quantiles(ordered, n=20, method="inclusive") if len(ordered) > 1 else ordered * 19
     figures = [ordered[0], cuts[0], cuts[9], cuts[18], ordered[-1]]
-    facts = {name: fact for name, fact in machine.facts().items() if name in _OF_INTEREST}
     return "\n\n".join(
         [
             f"{how}: {len(ordered)} fail-overs by SIGKILL of the active broker; heartbeats every"
-            f" {given.heartbeat:g} s. The longest time between two replies, in seconds.",
-            "; ".join(f"{what} {value}" for what, value in facts.items()) + ".",
+            f" {given.heartbeat:g} s. The longest time between two replies, in seconds."
+            f" {calm.words()}",
+            page.sentence(machine.facts()),
             page.table(
                 ["fail-overs", "shortest", "5 %", "median", "95 %", "longest"],
                 [[str(len(ordered)), *(f"{figure:.2f}" for figure in figures)]],

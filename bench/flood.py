@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,11 +24,11 @@ from time import perf_counter
 from typing import Final
 
 import requite
-from bench import machine
+from bench import builds, machine, page, quiet
 from bench.gauge import cpu_s
 from bench.load.flooder import KINDS, Flood
 from bench.loop import run
-from bench.spark import page
+from bench.quiet import Quiet
 from requite.access.passwords import hash_password
 from requite.shell.curve import create_key_file
 from requite.testing.processes import Child, Children
@@ -45,7 +44,6 @@ _SETTLE_S: Final = 1.0
 _WARM_UP_S: Final = 1.0
 _CALL_S: Final = 30.0
 _FIGURES: Final = ("p50_ms", "p99_ms")
-_OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
 _ACCESS: Final = f"""
 [user.shop]
 local = {os.getuid()}
@@ -86,17 +84,22 @@ class Phase:
 def main(arguments: Sequence[str]) -> int:
     """Measure and report."""
     given = parse(arguments)
-    phases: list[Phase] = []
+    calm = Quiet(given.busy)
 
-    async def measure() -> None:
+    def measure_all() -> list[Phase]:
+        phases: list[Phase] = []
+        run(measure(phases))
+        return phases
+
+    async def measure(phases: list[Phase]) -> None:
         with Children() as children, TemporaryDirectory(prefix="requite-bench-") as folder:
             async for phase in Measurement(given, children, Path(folder)).phases():
                 phases.append(phase)
                 print(phase, flush=True)
 
-    run(measure())
-    how = f"Made by `{shlex.join(['python', '-m', 'bench.flood', *arguments])}`"
-    text = report(phases, given, how)
+    phases = calm.take(measure_all)
+    how = f"Made by `{builds.shown('bench.flood', arguments)}`"
+    text = report(phases, given, how, calm)
     print(text)
     if given.docs:
         page.write(given.docs, "flood", text, maker="bench")
@@ -112,6 +115,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=200.0, help="calls per second (200)")
     parser.add_argument("--only", nargs="+", choices=_EVERY, help="some kinds of floods")
     parser.add_argument("--docs", type=Path, help="page to write the table to")
+    quiet.add_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -229,7 +233,7 @@ def _peak_mib(proc: Path) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def report(phases: Sequence[Phase], given: argparse.Namespace, how: str) -> str:
+def report(phases: Sequence[Phase], given: argparse.Namespace, how: str, calm: Quiet) -> str:
     """Return the table: medians over the rounds; each flood is compared with the phase before."""
     rounds: dict[str, list[tuple[Phase, Phase]]] = {}
     for before, during in zip(phases[::2], phases[1::2], strict=True):
@@ -248,7 +252,6 @@ def report(phases: Sequence[Phase], given: argparse.Namespace, how: str) -> str:
                 f"{median(each.broker_cores for each in durings):.2f}",
             ]
         )
-    facts = {name: fact for name, fact in machine.facts().items() if name in _OF_INTEREST}
     header = [
         "flood",
         "without it: p50 / p99, ms",
@@ -263,8 +266,8 @@ def report(phases: Sequence[Phase], given: argparse.Namespace, how: str) -> str:
             f"{how}: medians of {given.rounds} rounds, with {given.rate:g} calls per second for"
             f" {given.seconds:g} s without and with each flood; of memory, the most. The flooder's"
             f" quota is {QUOTA_MIB} MiB, {RATE_MIB} MiB per second, 20 connections, 1,000 requests"
-            " at a time and 2,000 per second.",
-            "; ".join(f"{what} {value}" for what, value in facts.items()) + ".",
+            f" at a time and 2,000 per second. {calm.words()}",
+            page.sentence(machine.facts()),
             page.table(header, rows),
         ]
     )

@@ -10,18 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from bench import page
 from bench.results import Results
 from bench.tables import Table, tables
-
-BEGIN = "<!-- bench:begin (written by python -m bench: edits in here are lost) -->"
-END = "<!-- bench:end -->"
-NEW_PAGE = """\
-# Performance
-
-These figures are of one machine: its ratios travel to others, its absolute figures do not. A cell
-holds the median over the rounds; behind it, in parentheses, the median of the ratios to the
-contender that the heading names, each taken within one round. `python -m bench` makes them.
-"""
 
 
 def show(console: Console, results: Results) -> None:
@@ -54,47 +45,27 @@ def write_json(
     path.write_text(text + "\n")
 
 
-def write_page(path: Path, body: str) -> None:
-    """Replace the text between the markers of a page; append the markers if it has none.
-
-    Raises `ValueError` if the page has only one marker.
-    """
-    page = path.read_text() if path.exists() else NEW_PAGE
-    begin, end = page.find(BEGIN), page.find(END)
-    if (begin < 0) != (end < 0) or end < begin:
-        raise ValueError(f"{path} needs the line {BEGIN} and after it the line {END}, or neither")
-    section = f"{BEGIN}\n\n{body}\n{END}"
-    if begin < 0:
-        page = f"{page.rstrip()}\n\n{section}\n"
-    else:
-        page = page[:begin] + section + page[end + len(END) :]
-    path.write_text(page)
+def sections(results: Results, lead: str) -> dict[str, str]:
+    """Return the sections of the page by kind: how they were measured, and their tables."""
+    drawn = list(tables(results))
+    return {
+        kind: "\n\n".join([lead, *(_markdown(table) for table in drawn if table.kind == kind)])
+        for kind in dict.fromkeys(table.kind for table in drawn)
+    }
 
 
-def markdown(
-    results: Results,
-    facts: Mapping[str, str],
-    settings: str,
-    command: str,
-    absent: Mapping[str, str],
+def lead(
+    command: str, settings: str, facts: Mapping[str, str], quiet: str, absent: Mapping[str, str]
 ) -> str:
-    """Return the section of the page: the method, the tables, and missing contenders."""
-    parts = [
-        f"Made by `{command}`: {settings}.",
-        "; ".join(f"{what} {value}" for what, value in facts.items()) + ".",
-        *(_markdown_table(table) for table in tables(results)),
-        *(f"Skipped: {name} ({why})." for name, why in absent.items()),
-        *(
-            f"Failed: {run.contender.name}, {run.cell}: {run.failure.splitlines()[0]}."
-            for run in results.failures()
-        ),
-    ]
-    return "\n\n".join(parts) + "\n"
+    """Return how the figures were measured, and which contenders are missing."""
+    return "\n\n".join(
+        [
+            f"Made by `{command}`: {settings}. {quiet}",
+            page.sentence(facts),
+            *(f"Skipped: {name} ({why})." for name, why in absent.items()),
+        ]
+    )
 
 
-def _markdown_table(table: Table) -> str:
-    def line(cells: list[str]) -> str:
-        return f"| {' | '.join(cells)} |"
-
-    rule = line(["---", *["---:"] * (len(table.header) - 1)])
-    return "\n".join([f"## {table.title}", "", line(table.header), rule, *map(line, table.rows)])
+def _markdown(table: Table) -> str:
+    return f"**{table.title}**\n\n{page.table(table.header, table.rows)}"

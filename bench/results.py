@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from statistics import median
 
-from bench.cells import GOALS, Cell, Goal, Kind
+from bench import goals
+from bench.cells import Cell, Kind
 from bench.contenders import BASELINE
 from bench.runner import Run
 
@@ -59,9 +61,13 @@ class Results:
         differences = [mine[n] - base[n] for n in mine.keys() & base.keys()]
         return median(differences) if differences else None
 
-    def goals(self) -> list[tuple[Goal, float | None]]:
-        """Return each goal with its measured ratio (None: not measured)."""
-        return [(goal, self.ratio(goal.cell, goal.contender, goal.figure)) for goal in GOALS]
+    def goals(self, kind: Kind) -> list[list[str]]:
+        """Return the rows of the goals of a measured kind."""
+        return goals.rows(kind, partial(self._figures_of, kind)) if self.cells(kind) else []
+
+    def _figures_of(self, kind: Kind, text: str, name: str, figure: str) -> dict[int, float]:
+        cells = [cell for cell in self.cells(kind) if str(cell) == text]
+        return self._figures(cells[0], name, figure) if cells else {}
 
     def _figures(self, cell: Cell, name: str, figure: str) -> dict[int, float]:
         rounds = self._runs.get((cell, name), {})

@@ -6,13 +6,15 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bench.cells import Cell
 from bench.contenders import Contender
 from bench.job import Job
+from bench.quiet import Quiet
 from requite.testing.processes import Child, Children, ProcessFailed
 
-START_S = 15.0
+START_S = 60.0
 SLACK_S = 30.0
 
 Figures = dict[str, float]
@@ -41,17 +43,23 @@ class Run:
 
 
 def run_all(
-    cells: Iterable[Cell], contenders: Sequence[Contender], settings: Settings
+    cells: Iterable[Cell], contenders: Sequence[Contender], settings: Settings, quiet: Quiet
 ) -> Iterator[Run]:
-    """Yield each run as it ends. After a failure, skip the contender for the rest of the cell."""
+    """Yield the runs of each round as it ends. After a failure, skip the contender for the rest of
+    the cell."""
     for cell in cells:
         taking_part = [each for each in contenders if each.kind == cell.kind]
         for number in range(settings.runs):
-            for contender in list(taking_part):
-                run = run_once(cell, contender, number, settings)
-                if run.failure:
-                    taking_part.remove(contender)
-                yield run
+            runs = quiet.take(partial(run_round, cell, taking_part, number, settings))
+            taking_part = [run.contender for run in runs if not run.failure]
+            yield from runs
+
+
+def run_round(
+    cell: Cell, contenders: Sequence[Contender], number: int, settings: Settings
+) -> list[Run]:
+    """Run each contender once."""
+    return [run_once(cell, contender, number, settings) for contender in contenders]
 
 
 def run_once(cell: Cell, contender: Contender, number: int, settings: Settings) -> Run:
@@ -109,6 +117,7 @@ def start_workers(contender: Contender, job: Job, children: Children) -> list[Ch
 
 def _command(contender: Contender, role: str, job: Job) -> list[str]:
     if contender.peer:
-        return [sys.executable, "-m", f"bench.peers.{contender.peer}", role, job.to_argument()]
+        module = f"bench.peers.{contender.peer}"
+        return [contender.python, "-m", module, role, job.to_argument()]
     module = {"client": "bench.load.client", "worker": "bench.load.workers"}[role]
     return [sys.executable, "-m", module, job.to_argument()]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from bench.cells import Cell, Kind
+from bench import goals
+from bench.cells import KINDS, Cell, Kind
 from bench.contenders import BASELINE
 from bench.results import Results
 
@@ -16,8 +17,9 @@ Entry = Callable[[Results, Cell, str], str]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: title, header and rows."""
+    """A table: the kind of its cells, title, header and rows."""
 
+    kind: Kind
     title: str
     header: list[str]
     rows: list[list[str]]
@@ -33,20 +35,11 @@ def tables(results: Results) -> Iterator[Table]:
                 [*_condition(cell), *(entry(results, cell, name) for name in names)]
                 for cell in cells
             ]
-            yield Table(title, ["in flight", "workers", "body", *names], rows)
-    yield goals(results)
-
-
-def goals(results: Results) -> Table:
-    """Return the table of goals and their measured ratios."""
-    rows = []
-    for goal, ratio in results.goals():
-        asked = f"{goal.relation} {goal.ratio:g} x {BASELINE[goal.cell.kind]}"
-        what = f"{goal.contender}: {_NAMES[goal.figure]}, {goal.cell}"
-        measured = "not measured" if ratio is None else f"{ratio:.2f}x"
-        verdict = ABSENT if ratio is None else "reached" if goal.is_reached(ratio) else "missed"
-        rows.append([what, asked, measured, verdict])
-    return Table("Goals", ["", "goal", "measured", ""], rows)
+            header = ["in flight", "workers", "body", *names]
+            yield Table(kind, title, header, rows)
+    for kind in KINDS:
+        if rows := results.goals(kind):
+            yield Table(kind, "Goals", [*goals.HEADER], rows)
 
 
 def _with_ratio(figure: str, form: str) -> Entry:
@@ -95,7 +88,6 @@ def _synchronous(cell: Cell) -> bool:
     return cell.window == 1
 
 
-_NAMES = {"broker_cpu_us": "broker CPU per request", "requests_per_s": "throughput"}
 _AGAINST = {kind: f"(x {name})" for kind, name in BASELINE.items()}
 
 _SHAPES: list[tuple[str, Kind, Callable[[Cell], bool], Entry]] = [

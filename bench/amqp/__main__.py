@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import bench.amqp
+from bench import builds, quiet
 from requite.testing import rabbitmq
 
 MEASUREMENTS: Final = ("calls", "law", "start", "groups")
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     from bench.amqp.turns import shared_rabbit
 
-    how = f"Made by `{shlex.join(['python', '-m', 'bench.amqp', *arguments])}`"
+    how = f"Made by `{builds.shown('bench.amqp', arguments)}`"
     with shared_rabbit() as server:
         failures = [
             failure
@@ -52,6 +52,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--docs", type=Path, metavar="DIR", help="folder of the documentation to write to"
     )
+    builds.add_option(parser)
+    quiet.add_option(parser)
     given = parser.parse_args(arguments)
     unknown = set(given.measurement) - set(MEASUREMENTS)
     if unknown:

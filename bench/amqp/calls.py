@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from functools import partial
 from statistics import median
 from typing import Final, NamedTuple
 
-from bench.amqp.contenders import (
-    AIO_PIKA,
-    AIO_PIKA_BARE,
-    BASELINE,
-    CONTENDERS,
-    REQUITE,
-    REQUITE_BARE,
-    Contender,
-)
+from bench import builds, goals
+from bench.amqp.contenders import CONTENDERS, Contender, baseline_of
 from bench.amqp.turns import (
     Figures,
     Settings,
@@ -25,11 +19,11 @@ from bench.amqp.turns import (
     settings_of,
     take_turn,
 )
-from bench.spark.page import table
+from bench.page import table
+from bench.quiet import Quiet
 from requite.testing.processes import ProcessFailed
 from requite.testing.rabbitmq import RabbitServer
 
-GOAL: Final = 2.0  # times aio-pika's calls per second, 64 in flight
 _WHO: Final = ("client", "workers", "broker")
 
 
@@ -48,43 +42,51 @@ class Cell(NamedTuple):
 
 CELLS: Final = tuple(Cell(window, size) for window in (1, 64) for size in (11, 1024))
 QUICK: Final = (Cell(1, 11), Cell(64, 11))
-_GOALS: Final = ((REQUITE, AIO_PIKA), (REQUITE_BARE, AIO_PIKA_BARE))
 
 
 class Calls:
     """All turns, by cell and contender."""
 
-    def __init__(self, rabbit: RabbitServer, settings: Settings, only: Sequence[str]) -> None:
+    def __init__(self, rabbit: RabbitServer, settings: Settings, given: Namespace) -> None:
         self._rabbit = rabbit
         self._settings = settings
-        wanted = [each for each in CONTENDERS if any(text in each.name for text in only or [""])]
+        measured = builds.all_of(given)
+        everybody = [each for plain in CONTENDERS for each in plain.in_builds(measured)]
+        texts = given.only or [""]
+        wanted = [each for each in everybody if any(text in each.name for text in texts)]
         self._absent = {each.name: why for each in wanted if (why := each.lack()) is not None}
         self._present = [each for each in wanted if each.name not in self._absent]
         self._turns: dict[tuple[Cell, str], dict[int, Figures]] = {}
         self.failures: list[str] = []
 
     # --- measuring --------------------------------------------------------------------------------
-    def measure(self, cells: Sequence[Cell]) -> None:
+    def measure(self, cells: Sequence[Cell], quiet: Quiet) -> None:
         """Run all contenders in each round; skip a contender in a cell where it failed."""
         for cell in cells:
             taking_part = list(self._present)
             for number in range(self._settings.rounds):
-                for contender in list(taking_part):
-                    if not self._turn(cell, contender, number):
-                        taking_part.remove(contender)
+                turns = quiet.take(partial(self._round, cell, taking_part, number))
+                taking_part = [each for each in taking_part if each.name in turns]
+                for name, figures in turns.items():
+                    self._turns.setdefault((cell, name), {})[number] = figures
 
-    def _turn(self, cell: Cell, contender: Contender, number: int) -> bool:
-        job = make_job(self._rabbit, self._settings, *cell, contender.queue)
-        try:
-            figures = take_turn(self._rabbit, contender, job)
-        except ProcessFailed as failure:
-            self.failures.append(f"{contender.name}, {cell}: {failure}")
-            return False
-        self._turns.setdefault((cell, contender.name), {})[number] = figures
-        pace = figures["requests_per_s"]
-        place = f"{number + 1}/{self._settings.rounds} {cell!s:20}"
-        print(f"{place} {contender.name:26} {pace:8,.0f}/s", flush=True)
-        return True
+    def _round(
+        self, cell: Cell, contenders: Sequence[Contender], number: int
+    ) -> dict[str, Figures]:
+        """Return the figures of the contenders that did not fail."""
+        turns = {}
+        for contender in contenders:
+            job = make_job(self._rabbit, self._settings, *cell, contender.queue)
+            try:
+                figures = take_turn(self._rabbit, contender, job)
+            except ProcessFailed as failure:
+                self.failures.append(f"{contender.name}, {cell}: {failure}")
+                continue
+            turns[contender.name] = figures
+            pace = figures["requests_per_s"]
+            place = f"{number + 1}/{self._settings.rounds} {cell!s:20}"
+            print(f"{place} {contender.name:32} {pace:8,.0f}/s", flush=True)
+        return turns
 
     # --- figures ----------------------------------------------------------------------------------
     def median(self, cell: Cell, name: str, figure: str) -> float | None:
@@ -101,6 +103,18 @@ class Calls:
         ]
         return median(paces) if paces else None
 
+    def goals(self) -> list[list[str]]:
+        """Return the rows of the goals."""
+        return goals.rows("amqp", self._figures)
+
+    def _figures(self, text: str, name: str, figure: str) -> dict[int, float]:
+        turns = [
+            rounds
+            for (cell, known), rounds in self._turns.items()
+            if (str(cell), known) == (text, name)
+        ]
+        return {number: each[figure] for number, each in turns[0].items()} if turns else {}
+
     # --- the report -------------------------------------------------------------------------------
     def report(self) -> str:
         """Return the tables and the goals."""
@@ -109,7 +123,8 @@ class Calls:
         return "\n\n".join(
             [
                 *parts,
-                *(line for cell in cells if cell.window > 1 for line in self._verdicts(cell)),
+                "**Goals**",
+                goals.table(self.goals()),
                 *(f"Skipped: {name}: {why}." for name, why in self._absent.items()),
             ]
         )
@@ -119,16 +134,17 @@ class Calls:
         if cell.window == 1:
             header.append("latency p50 / p99, µs")
         rows = [
-            list(self._row(cell, each.name))
+            list(self._row(cell, each))
             for each in self._present
             if (cell, each.name) in self._turns
         ]
         yield f"**{cell}**"
         yield table(header, rows)
 
-    def _row(self, cell: Cell, name: str) -> Iterator[str]:
+    def _row(self, cell: Cell, contender: Contender) -> Iterator[str]:
+        name = contender.name
         yield name
-        ratio = self.ratio(cell, name, BASELINE[name])
+        ratio = self.ratio(cell, name, baseline_of(contender))
         yield f"{self.median(cell, name, 'requests_per_s'):,.0f}" + (
             "" if ratio is None else f" ({ratio:.2f}x)"
         )
@@ -137,27 +153,21 @@ class Calls:
             latencies = (self.median(cell, name, f"latency_p{n}_us") for n in (50, 99))
             yield " / ".join(f"{latency:,.0f}" for latency in latencies)
 
-    def _verdicts(self, cell: Cell) -> Iterator[str]:
-        for mine, theirs in _GOALS:
-            ratio = self.ratio(cell, mine, theirs)
-            if ratio is not None:
-                verdict = "reached" if ratio >= GOAL else "not reached"
-                yield (
-                    f"{cell}: {mine} makes {ratio:.2f} times the calls of {theirs} (goal: at"
-                    f" least {GOAL:g}): {verdict}."
-                )
-
 
 def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
     """Measure and report; return what failed."""
     settings = settings_of(given)
-    calls = Calls(rabbit, settings, given.only)
-    calls.measure(QUICK if given.quick else CELLS)
+    calls = Calls(rabbit, settings, given)
+    quiet = Quiet(given.busy)
+    calls.measure(QUICK if given.quick else CELLS, quiet)
     lead = (
         f"{how}: medians of {settings.rounds} interleaved rounds, each turn of"
         f" {settings.seconds:g} s. Behind calls per second their ratio to aio-pika's, of bare lines"
-        " to aio-pika's bare line, each taken within a round."
+        f" to aio-pika's bare line, each taken within a round. {quiet.words()}"
     )
     if not calls.failures:
-        publish(given, "amqp calls", "\n\n".join([lead, facts(rabbit), calls.report()]))
+        found = facts(rabbit, builds.all_of(given))
+        publish(given, "amqp calls", "\n\n".join([lead, found, calls.report()]))
+        if given.docs is not None:
+            goals.write(given.docs / "performance.md", calls.goals())
     return calls.failures

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
+from bench.builds import Build
 from bench.job import Job
 from requite.testing import rabbitmq
 
@@ -18,26 +19,33 @@ class Part(NamedTuple):
     module: str
     name: str
 
-    def command(self, job: Job) -> list[str]:
+    def command(self, job: Job, python: str = sys.executable) -> list[str]:
         """Return the command line of its process."""
-        return [sys.executable, "-m", f"bench.amqp.{self.module}", self.name, job.to_argument()]
+        return [python, "-m", f"bench.amqp.{self.module}", self.name, job.to_argument()]
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A row: its name, client, servant, queue, and the module that they need."""
+    """A row: its name, client, servant, queue, the module that they need, and their Python."""
 
     name: str
     client: Part
     servant: Part
     queue: str = "quorum"
     needs: str = "requite"
+    python: str = sys.executable
 
     def lack(self) -> str | None:
         """Return what is missing, or None."""
         if find_spec(self.needs) is None:
             return f"no module {self.needs}: run `scripts/setup bench`"
         return rabbitmq.unavailable()
+
+    def in_builds(self, builds: Sequence[Build]) -> list[Contender]:
+        """Return a contender per build if this is requite, and else itself."""
+        if self.needs != "requite":
+            return [self]
+        return [replace(self, name=each.name(self.name), python=each.python) for each in builds]
 
 
 QUEUES: Final[Mapping[str, dict[str, Any]]] = {
@@ -78,7 +86,8 @@ CONTENDERS: Final = (
         "pika",
     ),
 )
-BASELINE: Final = {
-    each.name: AIO_PIKA_BARE if each.queue == "classic" else AIO_PIKA for each in CONTENDERS
-}
-"""The baseline of each contender."""
+
+
+def baseline_of(contender: Contender) -> str:
+    """Return the name of the baseline of a contender."""
+    return AIO_PIKA_BARE if contender.queue == "classic" else AIO_PIKA

@@ -20,10 +20,11 @@ from urllib.request import urlopen
 import pika
 
 from bench.amqp.loops import engine_times
-from bench.amqp.pools import Manager, managing
+from bench.amqp.pools import Manager, managing, new_pool
 from bench.amqp.turns import ask, facts, publish
 from bench.gauge import cpu_s, memory_mib
-from bench.spark.page import table
+from bench.page import table
+from bench.quiet import Quiet
 from requite.protocols.amqp.topology import Pool
 from requite.testing.processes import ProcessFailed
 from requite.testing.rabbitmq import RabbitServer
@@ -52,18 +53,23 @@ def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
     """Measure and report; return what failed."""
     count = _QUICK_GROUPS if given.quick else GROUPS
     rest_s = _QUICK_REST_S if given.quick else REST_S
-    try:
+    quiet = Quiet(given.busy)
+
+    def measure() -> tuple[list[Phase], str]:
         with (
             TemporaryDirectory(prefix="requite-bench-") as name,
-            managing(rabbit, POOL, Path(name), 'kind = "noop"') as manager,
+            managing(rabbit, pool := new_pool(POOL), Path(name), 'kind = "noop"') as manager,
         ):
-            phases = list(_phases(rabbit, manager, POOL, count, rest_s, REPORTS_PER_S))
-            questions = _questions(rabbit, manager)
+            phases = list(_phases(rabbit, manager, pool, count, rest_s, REPORTS_PER_S))
+            return phases, _questions(rabbit, manager, pool)
+
+    try:
+        phases, questions = quiet.take(measure)
     except (ProcessFailed, TimeoutError) as failure:
         return [f"groups: {failure}"]
     lead = (
         f"{how}: {count:,} groups, the control loops' `interval` at its default of 5 s; at work,"
-        f" {REPORTS_PER_S} reports a second."
+        f" {REPORTS_PER_S} reports a second. {quiet.words()}"
     )
     parts = [
         lead,
@@ -172,9 +178,9 @@ def _texts(phase: Phase) -> Iterator[str]:
     yield f"{phase.memory_mib:.0f}"
 
 
-def _questions(rabbit: RabbitServer, manager: Manager) -> str:
+def _questions(rabbit: RabbitServer, manager: Manager, pool: str) -> str:
     """Measure the management queries of a round of the control loop, and of operators."""
-    exchange = Pool(POOL).requests_exchange
+    exchange = Pool(pool).requests_exchange
     columns = "columns=name,messages,consumers,type,arguments"
     asked = {
         "bindings of the requests' exchange": f"/exchanges/%2F/{exchange}/bindings/source",

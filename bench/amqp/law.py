@@ -30,7 +30,8 @@ from bench.amqp.turns import (
     settings_of,
 )
 from bench.job import Job
-from bench.spark.page import table
+from bench.page import table
+from bench.quiet import Quiet
 from requite.testing.processes import Children, ProcessFailed
 from requite.testing.rabbitmq import RabbitServer
 
@@ -47,18 +48,24 @@ def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
     # Half a turn per number of slots: there are many, and only the curve matters.
     settings = replace(settings_of(given), seconds=given.seconds / 2, warm_up_s=0.2)
     slots, servants = (SLOTS[:4], (1,)) if given.quick else (SLOTS, SERVANTS)
+    quiet = Quiet(given.busy)
     found: list[Point] = []
     for number in range(settings.rounds):
         for handler, each in product(HANDLERS, servants):
             print(f"{number + 1}/{settings.rounds} {handler}, {_servants(each)}", flush=True)
             try:
-                found += _measure(rabbit, settings, handler, each, slots[-1])
+                found += quiet.take(
+                    lambda handler=handler, each=each: list(
+                        _measure(rabbit, settings, handler, each, slots[-1])
+                    )
+                )
             except ProcessFailed as failure:
                 return [f"{handler}, {_servants(each)}: {failure}"]
     points = medians(found)
     lead = (
         f"{how}: medians of {settings.rounds} rounds, {settings.seconds:g} s for each number of"
         f" slots; {_SIZE_BYTES} B, a queue in memory, {CAPACITY} requests at a time per servant."
+        f" {quiet.words()}"
     )
     publish(given, "amqp law", "\n\n".join([lead, facts(rabbit), report(points)]), PAGE)
     if given.docs is not None:

@@ -7,7 +7,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Final
 
-from bench.spark.page import table
+from bench.page import table
 from requite.engine import Wake
 from requite.pool.config import PoolConfig, PoolSection
 from requite.pool.effects import ListGroups, ListQueues

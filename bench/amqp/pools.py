@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Final, NamedTuple
 
 from bench.amqp.turns import START_S
@@ -24,6 +25,11 @@ class Manager(NamedTuple):
 
     child: Child
     url: str
+
+
+def new_pool(name: str) -> str:
+    """Return a name that no pool had: the queues of a repeated measurement remain."""
+    return f"{name}-{token_hex(4)}"
 
 
 def pool_url(rabbit: RabbitServer, pool: str) -> str:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -20,9 +21,10 @@ from time import perf_counter
 from typing import Final
 
 import requite
-from bench.amqp.pools import managing, pool_url, processes
+from bench.amqp.pools import managing, new_pool, pool_url, processes
 from bench.amqp.turns import START_S, facts, publish
-from bench.spark.page import table
+from bench.page import table
+from bench.quiet import Quiet
 from requite.testing.processes import Children, ProcessFailed
 from requite.testing.rabbitmq import RabbitServer
 
@@ -40,21 +42,27 @@ _LOADS: Final = (
 _TIMEOUT_S: Final = 60.0
 
 Times = list[float]
+Way = Callable[[RabbitServer, Path, int], Times]
 
 
 def run(rabbit: RabbitServer, given: Namespace, how: str) -> list[str]:
     """Measure and report; return what failed."""
     count = _QUICK if given.quick else KEYS
     rows: dict[str, Times] = {}
+    quiet = Quiet(given.busy)
+
+    def measure(way: Way) -> Times:
+        with TemporaryDirectory(prefix="requite-bench-") as name:
+            return way(rabbit, Path(name), count)
+
     try:
-        for what, measure in _WAYS.items():
-            with TemporaryDirectory(prefix="requite-bench-") as name:
-                rows[what] = measure(rabbit, Path(name), count)
+        for what, way in _WAYS.items():
+            rows[what] = quiet.take(partial(measure, way))
             print(f"{what}: {median(rows[what]):.3f} s", flush=True)
     except (ProcessFailed, requite.CallError) as failure:
         return [f"{what}: {failure}"]
     header = ["", "median, ms", "95 %, ms", "shortest, ms"]
-    lead = f"{how}: {count} keys, one after the other."
+    lead = f"{how}: {count} keys, one after the other. {quiet.words()}"
     text = table(header, [[what, *_texts(times)] for what, times in rows.items()])
     publish(given, "amqp start", "\n\n".join([lead, facts(rabbit), text]))
     return []
@@ -69,14 +77,14 @@ def _texts(times: Times) -> Iterator[str]:
 
 # --- by a manager ---------------------------------------------------------------------------------
 def _by_processes(rabbit: RabbitServer, folder: Path, count: int) -> Times:
-    pool = "bench-processes"
+    pool = new_pool("bench-processes")
     keys = [f"process {number}" for number in range(count + 1)]
     with managing(rabbit, pool, folder, processes(folder, _WORKER)):
         return asyncio.run(_first_calls(rabbit, pool, keys))
 
 
 def _by_waiting(rabbit: RabbitServer, folder: Path, count: int) -> Times:
-    pool = "bench-waiting"
+    pool = new_pool("bench-waiting")
     keys = [f"waiting {number}" for number in range(count + 1)]
     with managing(rabbit, pool, folder, 'kind = "noop"'), Children() as children:
         command = [sys.executable, *_PEER, "waiting", pool_url(rabbit, pool), *keys]
@@ -85,7 +93,7 @@ def _by_waiting(rabbit: RabbitServer, folder: Path, count: int) -> Times:
 
 
 def _by_tasks(rabbit: RabbitServer, folder: Path, count: int) -> Times:
-    pool = "bench-tasks"
+    pool = new_pool("bench-tasks")
     keys = [f"task {number}" for number in range(count + 1)]
     with managing(rabbit, pool, folder, 'kind = "noop"', (*_PEER, "manager")):
         return asyncio.run(_first_calls(rabbit, pool, keys))
@@ -103,7 +111,7 @@ async def _first_calls(rabbit: RabbitServer, pool: str, keys: Sequence[str]) -> 
 
 
 # --- without a manager ----------------------------------------------------------------------------
-def _python(program: str) -> Callable[[RabbitServer, Path, int], Times]:
+def _python(program: str) -> Way:
     def measure(_rabbit: RabbitServer, _folder: Path, count: int) -> Times:
         times = []
         for _ in range(count):
@@ -115,7 +123,7 @@ def _python(program: str) -> Callable[[RabbitServer, Path, int], Times]:
     return measure
 
 
-_WAYS: Final[dict[str, Callable[[RabbitServer, Path, int], Times]]] = {
+_WAYS: Final[dict[str, Way]] = {
     "first reply, workers are processes": _by_processes,
     "first reply, workers need not start": _by_tasks,
     "first reply, workers were there before": _by_waiting,

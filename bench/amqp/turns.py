@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from bench import machine
+from bench import machine, page
 from bench.amqp.contenders import QUEUES, Contender, Part
+from bench.builds import THIS, Build
 from bench.job import Job
-from bench.spark import page
 from requite.testing.processes import Children, ProcessFailed
 from requite.testing.rabbitmq import RabbitServer
 
 START_S: Final = 60.0
 SLACK_S: Final = 60.0
 _FIGURES_MS: Final = 5000  # the default of RabbitMQ
-_OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
 
 Figures = dict[str, float]
 
@@ -74,21 +73,21 @@ def make_job(rabbit: RabbitServer, settings: Settings, window: int, size: int, q
 def take_turn(rabbit: RabbitServer, contender: Contender, job: Job) -> Figures:
     """Run a turn of a contender. Raises `ProcessFailed`."""
     declare(rabbit, job.dialect)
-    return measure(contender.client, contender.servant, job)
+    return measure(contender.client, contender.servant, job, contender.python)
 
 
-def measure(client: Part, servant: Part, job: Job) -> Figures:
+def measure(client: Part, servant: Part, job: Job, python: str = sys.executable) -> Figures:
     """Start the servants of the job, then a client; return the client's figures."""
     with Children() as children:
         try:
             servants = [
-                children.start(servant.command(job), name=f"servant {number}")
+                children.start(servant.command(job, python), name=f"servant {number}")
                 for number in range(1, job.workers + 1)
             ]
             for each in servants:
                 each.wait_for("^ready$", START_S)
             complete = replace(job, worker_pids=[each.pid for each in servants])
-            caller = children.start(client.command(complete), name="the client")
+            caller = children.start(client.command(complete, python), name="the client")
             patience_s = job.warm_up_s + 3 * job.seconds + SLACK_S
             figures: Figures = json.loads(caller.wait_for(r"^\{.*\}$", patience_s)[0])
         except ProcessFailed as failure:
@@ -119,16 +118,11 @@ def ask(rabbit: RabbitServer, path: str, method: str = "GET", body: object = Non
     return json.loads(text) if text else None
 
 
-def facts(rabbit: RabbitServer) -> str:
+def facts(rabbit: RabbitServer, measured: Sequence[Build] = (THIS,)) -> str:
     """Return facts of the machine, and the versions of the contenders."""
-    found = {name: fact for name, fact in machine.facts().items() if name in _OF_INTEREST}
-    for package in ("aio-pika", "aiormq", "pika"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
+    found = machine.facts(measured, ("aio-pika", "aiormq", "pika"))
     found["RabbitMQ"] = ask(rabbit, "/overview")["rabbitmq_version"]
-    return "; ".join(f"{what} {value}" for what, value in found.items()) + "."
+    return page.sentence(found)
 
 
 def publish(given: Namespace, name: str, text: str, to: str = "performance.md") -> None:

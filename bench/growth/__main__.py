@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import os
 import resource
-import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import Final
 
 import bench.growth
-from bench import machine
+from bench import builds, machine, page, quiet
 from bench.growth import backlog, brokers, overload, pool, report, requests
 from bench.growth.curve import Curve
 from bench.growth.point import Point, Settings
+from bench.quiet import Quiet
 from requite.testing.processes import ProcessFailed
 
 _MODULES: Final = (requests, pool, backlog, overload, brokers)
 CURVES: Final = {each.name: each for each in chain(*(module.CURVES for module in _MODULES))}
 CSV: Final = Path("build/growth")
-_OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
 _DESCRIPTORS: Final = 20_000
 
 
@@ -32,22 +31,23 @@ def main(arguments: Sequence[str]) -> int:
     given = parse(arguments)
     raise_descriptor_limit()
     settings = Settings(given.seconds, given.points, given.long)
-    how = f"Made by `{shlex.join(['python', '-m', 'bench.growth', *arguments])}`"
+    how = f"Made by `{builds.shown('bench.growth', arguments)}`"
     failures = []
     for name in given.curve:
         curve = CURVES[name]
         if (lack := curve.lack()) is not None:
             failures.append(f"{name}: {lack}")
             continue
-        load_before = os.getloadavg()[0]
+        calm = Quiet(given.busy)
         began = perf_counter()
         try:
-            points = measure(curve, settings)
+            points = calm.take(partial(measure, curve, settings))
         except (ProcessFailed, TimeoutError) as failure:
             failures.append(f"{name}: {failure}")
             continue
         took_s = perf_counter() - began
-        lead = f"{how}, in {took_s:.0f} s; load of the machine before: {load_before:.1f}. {facts()}"
+        found = page.sentence(machine.facts())
+        lead = f"{how}, in {took_s:.0f} s. {calm.words()} {found}"
         print(f"\n{report.text(curve, points)}\n\n{took_s:.0f} s\n", flush=True)
         report.write_csv(given.csv / f"{name}.csv", curve, points)
         if given.docs:
@@ -76,6 +76,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--long", action="store_true", help="a backlog of 10 million requests, too")
     parser.add_argument("--csv", type=Path, default=CSV, help=f"folder of the figures ({CSV})")
     parser.add_argument("--docs", type=Path, help="page to write to; charts are put beside it")
+    quiet.add_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -91,12 +92,6 @@ def measure(curve: Curve, settings: Settings) -> list[Point]:
         )
         print(f"{curve.name} {point.at:,g}, {point.line}: {figures}", flush=True)
     return points
-
-
-def facts() -> str:
-    """Return the facts of the machine."""
-    found = {name: fact for name, fact in machine.facts().items() if name in _OF_INTEREST}
-    return "; ".join(f"{what} {value}" for what, value in found.items()) + "."
 
 
 def raise_descriptor_limit() -> None:

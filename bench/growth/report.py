@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from bench import page
 from bench.growth.chart import draw
 from bench.growth.curve import Curve
 from bench.growth.point import Point
-from bench.spark import page
 
 _ABSENT: Final = "-"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,13 +12,14 @@ from pathlib import Path
 from typing import Final
 
 import bench.sp
-from bench import machine
+from bench import builds, goals, machine, page, quiet
+from bench.builds import Build
+from bench.quiet import Quiet
 from bench.sp import native
 from bench.sp.cells import SECTIONS, SIZES, Cell, Line
 from bench.sp.report import report
 from bench.sp.results import Results
 from bench.sp.runner import Run, Settings, run_all
-from bench.spark import page
 
 JSON: Final = Path("build/bench-sp.json")
 
@@ -31,13 +31,16 @@ def main(arguments: Sequence[str]) -> int:
     absent = lacks()
     for why, names in absent.items():
         print(f"skipped: {'; '.join(names)}: {why}", flush=True)
-    results, complete = measure(given, settings)
-    how = f"Made by `{shlex.join(['python', '-m', 'bench.sp', *arguments])}`: {words(settings)}"
-    text = report(results, how, facts(), absent)
+    calm = Quiet(given.busy)
+    results, complete = measure(given, settings, calm)
+    how = f"Made by `{builds.shown('bench.sp', arguments)}`: {words(settings)} {calm.words()}"
+    found = facts(builds.all_of(given))
+    text = report(results, how, found, absent)
     print(text)
-    write_json(given.json, results, settings)
-    if given.docs and complete:
+    write_json(given.json, results, settings, found)
+    if given.docs and complete and not results.failures():
         page.write(given.docs, "sp", text, maker="bench")
+        goals.write(given.docs, results.goals())
     for run in results.failures():
         print(f"\n{run.line.name}, {run.cell}: {run.failure}", file=sys.stderr)
     return 0 if complete and not results.failures() else 1
@@ -64,6 +67,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--line", nargs="+", metavar="TEXT", help="only lines with TEXT in them")
     parser.add_argument("--json", type=Path, default=JSON, help=f"file for the runs ({JSON})")
     parser.add_argument("--docs", type=Path, help="page to write the tables to")
+    builds.add_option(parser)
+    quiet.add_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -77,7 +82,7 @@ def lacks() -> dict[str, list[str]]:
     return found
 
 
-def measure(given: argparse.Namespace, settings: Settings) -> tuple[Results, bool]:
+def measure(given: argparse.Namespace, settings: Settings, calm: Quiet) -> tuple[Results, bool]:
     """Run the chosen lines, and print progress; after Ctrl-C return the results so far."""
     results = Results()
     cells = [
@@ -87,11 +92,15 @@ def measure(given: argparse.Namespace, settings: Settings) -> tuple[Results, boo
         if number in (given.section or [number]) and size in (given.size or [size])
     ]
 
-    def is_wanted(line: Line) -> bool:
-        return not line.lack() and any(text in line.name for text in given.line or [""])
+    def lines_of(cell: Cell) -> list[Line]:
+        lines = cell.section.in_builds(builds.all_of(given))
+        texts = given.line or [""]
+        return [
+            each for each in lines if not each.lack() and any(text in each.name for text in texts)
+        ]
 
     try:
-        for run in run_all(cells, is_wanted, settings):
+        for run in run_all(cells, lines_of, settings, calm):
             results.add(run)
             print(f"{run.round + 1}/{settings.rounds} {progress(run)}", flush=True)
     except KeyboardInterrupt:
@@ -115,9 +124,9 @@ def words(settings: Settings) -> str:
     )
 
 
-def facts() -> dict[str, str]:
+def facts(measured: Sequence[Build]) -> dict[str, str]:
     """Return facts of the machine, and the versions of the contenders."""
-    found = {name: fact for name, fact in machine.facts().items() if name in _OF_INTEREST}
+    found = machine.facts(measured)
     if (native_version := native.version()) is not None:
         found["nng in C"] = native_version
     try:
@@ -130,10 +139,7 @@ def facts() -> dict[str, str]:
     return found
 
 
-_OF_INTEREST: Final = ("cores", "system", "Python", "requite", "uvloop")
-
-
-def write_json(path: Path, results: Results, settings: Settings) -> None:
+def write_json(path: Path, results: Results, settings: Settings, found: dict[str, str]) -> None:
     """Write all runs, for further analysis."""
     runs = [
         {
@@ -146,7 +152,7 @@ def write_json(path: Path, results: Results, settings: Settings) -> None:
         for run in results.runs()
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = {"machine": facts(), "settings": asdict(settings), "runs": runs}
+    whole = {"machine": found, "settings": asdict(settings), "runs": runs}
     path.write_text(json.dumps(whole, indent=1) + "\n")
 
 

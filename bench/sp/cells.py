@@ -1,10 +1,13 @@
-"""The lines of each table, and the goals."""
+"""The lines of each table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from bench.builds import Build
 from bench.sp.parties import (
     ASYNC_CLIENT,
     CLIENT,
@@ -27,17 +30,28 @@ WINDOW: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row of a table: client, service and device."""
+    """A row of a table: client, service and device. Python programs run with `python`."""
 
     name: str
     client: Party
     service: Party
     device: Party | None = None
+    python: str = sys.executable
+
+    @property
+    def parties(self) -> list[Party]:
+        """Client, service and device, if any."""
+        return [each for each in (self.client, self.service, self.device) if each]
 
     def lack(self) -> str | None:
         """Return the first thing that is missing, if any."""
-        parties = (self.client, self.service, self.device)
-        return next((text for each in parties if each and (text := each.lack())), None)
+        return next((text for each in self.parties if (text := each.lack())), None)
+
+    def in_builds(self, builds: Sequence[Build]) -> list[Line]:
+        """Return a line per build if all of it is requite, and else the line itself."""
+        if not all(each.is_requite for each in self.parties):
+            return [self]
+        return [replace(self, name=each.name(self.name), python=each.python) for each in builds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,10 @@ class Section:
     window: int
     baseline: str
     lines: tuple[Line, ...]
+
+    def in_builds(self, builds: Sequence[Build]) -> list[Line]:
+        """Return the lines, those of requite in each build."""
+        return [each for line in self.lines for each in line.in_builds(builds)]
 
     @property
     def has_device(self) -> bool:
@@ -64,17 +82,6 @@ class Cell:
 
     def __str__(self) -> str:
         return f"{self.section.title}, {size_text(self.body_size_bytes)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A ratio of rates that a line of a section should reach. Reported, never asserted."""
-
-    what: str
-    section: Section
-    line: str
-    against: str
-    ratio: float
 
 
 def size_text(size: int) -> str:
@@ -149,10 +156,3 @@ LAYERS: Final = Section(
     ),
 )
 SECTIONS: Final = (MANY, ONE, MANY_THROUGH, ONE_THROUGH, LAYERS)
-
-GOALS: Final = (
-    Goal("AsyncClient, 64 in flight", MANY, "AsyncClient, Worker", "nng in C", 2.0),
-    Goal("AsyncClient, one at a time", ONE, "AsyncClient, Worker", "pynng", 1.5),
-    Goal("Client, one at a time", ONE, "Client, Worker", "pynng", 1.0),
-    Goal("a device, 64 in flight", MANY_THROUGH, "all of requite", "all of pynng", 3.0),
-)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -17,10 +16,12 @@ Lack = Callable[[], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """A process: `command(job)` returns its command line, `lack()` what is missing to run it."""
+    """A process: `command(job, python)` returns its command line, `lack()` what is missing to run
+    it. One that `is_requite` is a program of requite's users, and measured in each build."""
 
-    command: Callable[[Job], list[str]]
+    command: Callable[[Job, str], list[str]]
     lack: Lack
+    is_requite: bool = False
 
 
 def _nothing() -> str | None:
@@ -31,24 +32,25 @@ def _no_pynng() -> str | None:
     return None if find_spec("pynng") else "no module pynng: run `scripts/setup bench`"
 
 
+def _module(name: str, role: str) -> Callable[[Job, str], list[str]]:
+    return lambda job, python: [python, "-m", f"bench.sp.{name}", role, job.to_argument()]
+
+
 def _requite(role: str) -> Party:
-    module = "bench.sp.requite_peer"
-    return Party(lambda job: [sys.executable, "-m", module, role, job.to_argument()], _nothing)
+    return Party(_module("requite_peer", role), _nothing, is_requite=True)
 
 
 def layer(role: str) -> Party:
     """Return a client or service of requite with only some of its layers."""
-    module = "bench.sp.layer_peer"
-    return Party(lambda job: [sys.executable, "-m", module, role, job.to_argument()], _nothing)
+    return Party(_module("layer_peer", role), _nothing)
 
 
 def _pynng(role: str) -> Party:
-    module = "bench.sp.pynng_peer"
-    return Party(lambda job: [sys.executable, "-m", module, role, job.to_argument()], _no_pynng)
+    return Party(_module("pynng_peer", role), _no_pynng)
 
 
 def _nng(command: Callable[[Job], list[str]]) -> Party:
-    return Party(lambda job: [str(native.PROGRAM), *command(job)], native.lack)
+    return Party(lambda job, _python: [str(native.PROGRAM), *command(job)], native.lack)
 
 
 def _nng_call(job: Job) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bench.sp.cells import GOALS, SIZES, Cell, Goal, Section, size_text
+from bench import goals
+from bench.page import sentence, table
+from bench.sp.cells import Cell, Section, size_text
 from bench.sp.results import Results
-from bench.spark.page import table
 
 _ABSENT = "-"
 
@@ -17,10 +18,10 @@ def report(
     """Return the report: the method, a table per section, the goals, missing contenders."""
     parts = [
         how,
-        "; ".join(f"{what} {value}" for what, value in facts.items()) + ".",
+        sentence(facts),
         *(part for section in _sections(results) for part in _section(results, section)),
         "### Goals",
-        table(["", "goal", *map(size_text, SIZES)], [_goal(results, goal) for goal in GOALS]),
+        goals.table(results.goals()),
         *(f"Skipped: {'; '.join(names)} ({why})." for why, names in absent.items()),
         *(
             f"Failed: {run.line.name}, {run.cell}: {run.failure.splitlines()[0]}."
@@ -38,7 +39,7 @@ def _sections(results: Results) -> list[Section]:
 def _section(results: Results, section: Section) -> Iterator[str]:
     cells = [cell for cell in results.cells() if cell.section is section]
     header = ["client, service", *(head for cell in cells for head in _heads(cell))]
-    names = [line.name for line in section.lines if not line.lack()]
+    names = dict.fromkeys(name for cell in cells for name in results.lines(cell))
     yield f"### {section.title}"
     yield table(header, [[name, *_row(results, cells, name)] for name in names])
 
@@ -71,16 +72,3 @@ def _pace(results: Results, cell: Cell, name: str) -> str:
 def _several(results: Results, cell: Cell, name: str, figures: Sequence[str], form: str) -> str:
     values = [results.median(cell, name, figure) for figure in figures]
     return " / ".join(_ABSENT if value is None else format(value, form) for value in values)
-
-
-# --- goals ----------------------------------------------------------------------------------------
-def _goal(results: Results, goal: Goal) -> list[str]:
-    verdicts = [_verdict(results, goal, Cell(goal.section, size)) for size in SIZES]
-    return [goal.what, f"at least {goal.ratio:g} x {goal.against}", *verdicts]
-
-
-def _verdict(results: Results, goal: Goal, cell: Cell) -> str:
-    ratio = results.ratio(cell, goal.line, goal.against)
-    if ratio is None:
-        return "not measured"
-    return f"{ratio:.2f}x, " + ("reached" if ratio >= goal.ratio else "not reached")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
+from bench import goals
 from bench.sp.cells import Cell
 from bench.sp.runner import Run
 
@@ -22,6 +23,18 @@ class Results:
     def cells(self) -> list[Cell]:
         """Return the cells that were measured, in order."""
         return list(dict.fromkeys(cell for cell, _ in self._runs))
+
+    def lines(self, cell: Cell) -> list[str]:
+        """Return the names of the lines that were measured in a cell, in order."""
+        return [name for known, name in self._runs if known == cell]
+
+    def goals(self) -> list[list[str]]:
+        """Return the rows of the goals."""
+        return goals.rows("sp", self._figures_of)
+
+    def _figures_of(self, text: str, name: str, figure: str) -> dict[int, float]:
+        cells = [cell for cell in self.cells() if str(cell) == text]
+        return self.figures(cells[0], name, figure) if cells else {}
 
     def runs(self) -> Iterable[Run]:
         """Yield every run, failed ones included."""

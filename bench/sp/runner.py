@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bench.job import Job
+from bench.quiet import Quiet
 from bench.sp.cells import Cell, Line
 from requite.testing.processes import Children, ProcessFailed
 
-START_S = 15.0
+START_S = 60.0
 SLACK_S = 30.0
 _LISTENING = r"^listening on \S+:(\d+)$"
 
@@ -39,17 +41,24 @@ class Run:
 
 
 def run_all(
-    cells: Iterable[Cell], is_wanted: Callable[[Line], bool], settings: Settings
+    cells: Iterable[Cell],
+    lines_of: Callable[[Cell], list[Line]],
+    settings: Settings,
+    quiet: Quiet,
 ) -> Iterator[Run]:
-    """Yield each run as it ends. After a failure, skip the contender for the rest of the cell."""
+    """Yield the runs of each round as it ends. After a failure, skip the contender for the rest of
+    the cell."""
     for cell in cells:
-        lines = [line for line in cell.section.lines if is_wanted(line)]
+        lines = lines_of(cell)
         for number in range(settings.rounds):
-            for line in list(lines):
-                run = run_once(cell, line, number, settings)
-                if run.failure:
-                    lines.remove(line)
-                yield run
+            runs = quiet.take(partial(run_round, cell, lines, number, settings))
+            lines = [run.line for run in runs if not run.failure]
+            yield from runs
+
+
+def run_round(cell: Cell, lines: Iterable[Line], number: int, settings: Settings) -> list[Run]:
+    """Run each line once."""
+    return [run_once(cell, line, number, settings) for line in lines]
 
 
 def run_once(cell: Cell, line: Line, number: int, settings: Settings) -> Run:
@@ -81,14 +90,14 @@ def first_job(cell: Cell, settings: Settings) -> Job:
 
 def measure(line: Line, job: Job, children: Children) -> Figures:
     """Start service, device and client in this order; return what the client measured."""
-    service = children.start(line.service.command(job), name="the service")
+    service = children.start(line.service.command(job, line.python), name="the service")
     port = int(service.wait_for(_LISTENING, START_S)[1])
     job = replace(job, port=port, worker_pids=[service.pid])
     if line.device is not None:
-        device = children.start(line.device.command(job), name="the device")
+        device = children.start(line.device.command(job, line.python), name="the device")
         port = int(device.wait_for(_LISTENING, START_S)[1])
         job = replace(job, port=port, broker_pid=device.pid)
-    client = children.start(line.client.command(job), name="the client")
+    client = children.start(line.client.command(job, line.python), name="the client")
     patience_s = job.warm_up_s + 3 * job.seconds + SLACK_S
     figures: Figures = json.loads(client.wait_for(r"^\{.*\}$", patience_s)[0])
     return figures

@@ -20,9 +20,10 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from bench import machine, page, quiet
 from bench.gauge import cpu_s
 from bench.loop import run
-from bench.spark import page
+from bench.quiet import Quiet
 from requite.testing.processes import Children
 
 if TYPE_CHECKING:
@@ -47,8 +48,9 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and print; write the page of --docs."""
     given = parse(arguments)
     with services() as (url, pids):
-        turns = measure(url, pids, given)
-    text = report(turns, given)
+        calm = Quiet(given.busy)
+        turns = measure(url, pids, given, calm)
+    text = report(turns, given, calm)
     print(text)
     if given.docs:
         page.write(given.docs, "bulk", text)
@@ -63,6 +65,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5, help="rounds (5)")
     parser.add_argument("--cores", type=int, default=2, help="parallel tasks (2)")
     parser.add_argument("--docs", type=Path, help="page to write the tables to")
+    quiet.add_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -85,7 +88,9 @@ def services() -> Iterator[tuple[str, dict[str, int]]]:
         yield f"mdp://{endpoint}/echo", {"broker": broker.pid, "service": worker.pid}
 
 
-def measure(url: str, pids: dict[str, int], given: argparse.Namespace) -> dict[str, list[Turn]]:
+def measure(
+    url: str, pids: dict[str, int], given: argparse.Namespace, calm: Quiet
+) -> dict[str, list[Turn]]:
     """Run every variant in each round; the first round is a warm-up, and not counted."""
     from requite.spark.session import local_session
 
@@ -97,11 +102,12 @@ def measure(url: str, pids: dict[str, int], given: argparse.Namespace) -> dict[s
     turns: dict[str, list[Turn]] = {name: [] for name in variants}
     try:
         for number in range(given.runs + 1):
-            for name, act in variants.items():
-                turn = take_turn(act, pids, given.rows)
-                if number:
-                    turns[name].append(turn)
-                    print(f"{number}/{given.runs} {name:24} {turn.rows_per_s:9,.0f}/s", flush=True)
+            taken = calm.take(
+                lambda: {name: take_turn(act, pids, given.rows) for name, act in variants.items()}
+            )
+            for name, turn in taken.items() if number else ():
+                turns[name].append(turn)
+                print(f"{number}/{given.runs} {name:24} {turn.rows_per_s:9,.0f}/s", flush=True)
     finally:
         spark.stop()
     return turns
@@ -176,7 +182,7 @@ def name_of(pid: int) -> str:
 
 
 # --- the report -----------------------------------------------------------------------------------
-def report(turns: dict[str, list[Turn]], given: argparse.Namespace) -> str:
+def report(turns: dict[str, list[Turn]], given: argparse.Namespace, calm: Quiet) -> str:
     """Return both tables and the verdict, in Markdown."""
     default = turns[DEFAULT]
     pace = median(turn.rows_per_s for turn in default)
@@ -185,7 +191,8 @@ def report(turns: dict[str, list[Turn]], given: argparse.Namespace) -> str:
         [
             f"Made by `python -m bench.spark bulk --rows {given.rows} --runs {given.runs} --cores"
             f" {given.cores}`: medians of {given.runs} interleaved runs. The goal of"
-            f" {GOAL_ROWS_PER_S:,} rows a second is {verdict}.",
+            f" {GOAL_ROWS_PER_S:,} rows a second is {verdict}. {calm.words()}",
+            page.sentence(machine.facts()),
             page.table(["", "rows per second", "slowest to fastest"], pace_rows(turns)),
             f"What a row costs, of `{DEFAULT}`, in processor time:",
             page.table(["who", "µs per row", "share"], cost_rows(default, given.cores)),

@@ -19,13 +19,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from time import perf_counter
 from typing import Any, Final
 
-from bench.spark import page
+from bench import machine, page, quiet
+from bench.quiet import Quiet
 from bench.spark.bulk import descendants, name_of
 from bench.spark.traffic import write_journal
 
@@ -46,11 +48,12 @@ def main(arguments: Sequence[str]) -> int:
     if given.run:
         print(json.dumps(measure(given.run, given.cores)))
         return 0
+    calm = Quiet(given.busy)
     results = []
     for events in given.events:
-        results.append(in_processes(events, given.cores))
+        results.append(calm.take(partial(in_processes, events, given.cores)))
         print(json.dumps(results[-1]), flush=True)
-    text = report(results, given)
+    text = report(results, given, calm)
     print(text)
     if given.docs:
         page.write(given.docs, "pipeline", text)
@@ -65,6 +68,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--cores", type=int, default=2, help="parallel tasks (2)")
     parser.add_argument("--docs", type=Path, help="page to write the table to")
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
+    quiet.add_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -181,12 +185,13 @@ def _status_mb(pid: int | str, field: str) -> float:
 
 
 # --- the report -----------------------------------------------------------------------------------
-def report(results: Sequence[dict[str, Any]], given: argparse.Namespace) -> str:
+def report(results: Sequence[dict[str, Any]], given: argparse.Namespace, calm: Quiet) -> str:
     """Return the table in Markdown."""
     sizes = " ".join(str(events) for events in given.events)
     made = f"Made by `python -m bench.spark pipeline --events {sizes} --cores {given.cores}`."
     rows = [row(found, before) for found, before in zip(results, [None, *results], strict=False)]
-    return f"{made}\n\n{page.table(HEADER, rows)}"
+    lead = f"{made} {calm.words()}\n\n{page.sentence(machine.facts())}"
+    return f"{lead}\n\n{page.table(HEADER, rows)}"
 
 
 def row(result: dict[str, Any], before: dict[str, Any] | None) -> list[str]:

@@ -19,8 +19,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from bench import machine, page, quiet
 from bench.gauge import cpu_s
-from bench.spark import page
+from bench.quiet import Quiet
 from bench.spark.bulk import descendants, name_of
 
 if TYPE_CHECKING:
@@ -50,8 +51,9 @@ def main(arguments: Sequence[str]) -> int:
     """Measure and print; write the page of --docs."""
     given = parse(arguments)
     with TemporaryDirectory(prefix="requite-bench-") as folder:
-        turns, events, sizes = measure(given, Path(folder))
-    text = report(turns, given, events, sizes)
+        calm = Quiet(given.busy)
+        turns, events, sizes = measure(given, Path(folder), calm)
+    text = report(turns, given, events, sizes, calm)
     print(text)
     if given.docs:
         page.write(given.docs, "source", text)
@@ -66,6 +68,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=7, help="rounds (7)")
     parser.add_argument("--cores", type=int, default=2, help="parallel tasks (2)")
     parser.add_argument("--docs", type=Path, help="page to write the tables to")
+    quiet.add_option(parser)
     return parser.parse_args(arguments)
 
 
@@ -102,7 +105,7 @@ def spans(start: int, stop: int) -> Iterator[SpanRow]:
 
 # --- measuring ------------------------------------------------------------------------------------
 def measure(
-    given: argparse.Namespace, folder: Path
+    given: argparse.Namespace, folder: Path, calm: Quiet
 ) -> tuple[dict[str, list[Turn]], int, dict[str, int]]:
     """Run every variant in each round; return turns, rows and file sizes."""
     from requite.spark.session import local_session
@@ -113,11 +116,10 @@ def measure(
         variants = variants_of(spark, folder)
         turns: dict[str, list[Turn]] = {name: [] for name in variants}
         for number in range(given.runs + 1):
-            for name, act in variants.items():
-                turn = take_turn(act)
-                if number:
-                    turns[name].append(turn)
-                    print(f"{number}/{given.runs} {name:24} {turn.seconds:6.2f} s", flush=True)
+            taken = calm.take(lambda: {name: take_turn(act) for name, act in variants.items()})
+            for name, turn in taken.items() if number else ():
+                turns[name].append(turn)
+                print(f"{number}/{given.runs} {name:24} {turn.seconds:6.2f} s", flush=True)
         events = spark.read.parquet(str(folder / "parquet")).count()
     finally:
         spark.stop()
@@ -165,7 +167,11 @@ def size_of(folder: Path) -> int:
 
 # --- the report -----------------------------------------------------------------------------------
 def report(
-    turns: dict[str, list[Turn]], given: argparse.Namespace, events: int, sizes: dict[str, int]
+    turns: dict[str, list[Turn]],
+    given: argparse.Namespace,
+    events: int,
+    sizes: dict[str, int],
+    calm: Quiet,
 ) -> str:
     """Return the table and the verdict, in Markdown."""
     ratio = median(ratios(turns, JOURNAL, PARQUET))
@@ -177,7 +183,8 @@ def report(
             f" --cores {given.cores}`: medians of {given.runs} interleaved runs over {events:,}"
             f" events ({sizes['journal'] / 1e6:.0f} MB of journal, {sizes['parquet'] / 1e6:.0f} MB"
             f" of Parquet). Reading the journal takes {ratio:.2f} times as long as reading Parquet;"
-            f" the goal of at most {GOAL:g} is {verdict}.",
+            f" the goal of at most {GOAL:g} is {verdict}. {calm.words()}",
+            page.sentence(machine.facts()),
             page.table(HEADER, rows),
             f"With four columns: {median(ratios(turns, FEW_JOURNAL, FEW_PARQUET)):.2f} times.",
         ]
