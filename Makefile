@@ -46,9 +46,9 @@ long: setup ## the long form of the tests, with fresh examples for hypothesis, a
 	$(bin)/python -m tests.compiled --long
 	HYPOTHESIS_PROFILE=fresh $(bin)/python -m pytest -m "hypothesis and not nng"
 
-bench: ## compare with other brokers on this machine
+bench: ## make docs/performance.md anew, in 50 minutes; BESIDE=/other/.venv/bin/python adds the other build
 	@scripts/setup bench
-	@$(bin)/python -m bench
+	@$(bin)/python -m bench.all --docs docs/performance.md $(if $(BESIDE),--beside $(BESIDE))
 
 sim: ## run 500 seeds of the deterministic simulator
 	@scripts/setup runtime
