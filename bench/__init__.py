@@ -1,9 +1,11 @@
 """Compare requite with other brokers and clients on this machine: `python -m bench`.
 
-Two kinds of measurement, both interleaved run by run and reported as medians and ratios:
+Three kinds of measurement, all interleaved run by run and reported as medians and ratios:
 
 - *broker*: the cost of a broker. One raw load generator (`bench.load`) drives all brokers of a
   dialect, so that only the broker differs. Processor time is that of the broker's process alone.
+- *native*: the same with a load in C, which takes as little as possible of the machine from the
+  broker, and with a broker in C on libzmq (`bench.brokers.native`).
 - *end to end*: a Python client, the broker and Python workers, each with its own library
   (`bench.peers`).
 

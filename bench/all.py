@@ -59,7 +59,7 @@ _TURN: Final = "--runs 1 --seconds 0.1 --requests 10 --warm-up 0.1 --cell 64x4x1
 PARTS: Final = (
     Part(
         "brokers",
-        "bench --kind broker --runs 5 --seconds 0.7 --requests 1000 --warm-up 0.3"
+        "bench --kind broker native --runs 5 --seconds 0.7 --requests 1000 --warm-up 0.3"
         " --json build/bench-broker.json"
         " --cell 1x4x11 64x4x11 64x4x1024 64x64x11 256x4x11 256x64x11",
         420,

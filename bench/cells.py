@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal, get_args
 
-Kind = Literal["broker", "journal", "tls", "curve", "access", "end-to-end"]
+Kind = Literal["broker", "native", "journal", "tls", "curve", "access", "end-to-end"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -33,6 +33,7 @@ class Cell:
 # End to end each worker is a Python process: 64 of them would only measure the scheduler.
 FULL = [
     *(Cell("broker", *each) for each in product((1, 64, 256), (1, 4, 64), (11, 1024))),
+    *(Cell("native", *each) for each in ((64, 4, 11), (256, 64, 11))),
     *(Cell("journal", *each) for each in product((1, 64), (4,), (11,))),
     *(Cell("tls", *each) for each in product((1, 64), (4,), (11, 1024))),
     *(Cell("curve", *each) for each in product((64,), (4,), (11, 1024))),
@@ -43,6 +44,7 @@ QUICK = [
     Cell("broker", 1, 1, 11),
     Cell("broker", 64, 4, 11),
     Cell("broker", 256, 64, 1024),
+    Cell("native", 64, 4, 11),
     Cell("journal", 64, 4, 11),
     Cell("tls", 64, 4, 11),
     Cell("curve", 64, 4, 11),

@@ -15,11 +15,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from bench.brokers import native
 from bench.builds import THIS, Build
 from bench.cells import Kind
 
 BASELINE: dict[Kind, str] = {
     "broker": "pyzmq poller",
+    "native": "libzmq in C",
     "journal": "0.3, no journal",
     "tls": "0.3, no TLS",
     "curve": "0.3, clear text",
@@ -38,9 +40,9 @@ class Contender:
     """One column of a table.
 
     `broker` is its command line, and `listening` the pattern of the output line with its port.
-    `dialect` is the dialect of the raw generator (kind "broker"), `peer` the module with its client
-    and worker (kinds "end-to-end" and "curve"), which run with `python`; `query` returns what their
-    URLs end in.
+    `dialect` is the dialect of the raw generator (kind "broker"; the one in C, kind "native", has
+    only 0.2), `peer` the module with its client and worker (kinds "end-to-end" and "curve"), which
+    run with `python`; `query` returns what their URLs end in.
     """
 
     name: str
@@ -146,6 +148,10 @@ def _nats_broker() -> list[str]:
     return [nats_server() or "nats-server", "--addr", "127.0.0.1", "--port", "-1"]
 
 
+def _libzmq_broker() -> list[str]:
+    return [str(native.BROKER.path)]
+
+
 def _python_broker(name: str) -> Callable[[], list[str]]:
     return lambda: [sys.executable, "-m", f"bench.brokers.{name}", *_BIND]
 
@@ -163,6 +169,9 @@ _OTHERS = [
         "majortomo", "broker", _python_broker("majortomo_broker"), (_majortomo,), "majortomo"
     ),
     Contender("nats-server", "broker", _nats_broker, (_no_nats_server,), "nats"),
+    Contender(
+        "libzmq in C", "native", _libzmq_broker, (native.LOAD.lack, native.BROKER.lack), "mdp-0.2"
+    ),
     Contender("0.3, no journal", "journal", _requite_broker, (), "mdp-0.3"),
     Contender("0.3, journal", "journal", _journalling_broker, (), "mdp-0.3"),
     Contender("0.3, clear text", "curve", _requite_broker, (), peer="requite_peer"),
@@ -200,6 +209,7 @@ def _in_build(build: Build) -> list[Contender]:
     return [
         Contender(build.name("requite 0.2"), "broker", broker, (), "mdp-0.2"),
         Contender(build.name("requite 0.3"), "broker", broker, (), "mdp-0.3"),
+        Contender(build.name("0.2, load in C"), "native", broker, (native.LOAD.lack,), "mdp-0.2"),
         Contender(
             build.name("requite"),
             "end-to-end",

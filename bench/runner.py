@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
+from bench.brokers.native import load_command
 from bench.cells import Cell
 from bench.contenders import Contender
 from bench.job import Job
@@ -115,7 +117,9 @@ def start_workers(contender: Contender, job: Job, children: Children) -> list[Ch
     return [children.start(command, name=f"worker {n}") for n in range(1, processes + 1)]
 
 
-def _command(contender: Contender, role: str, job: Job) -> list[str]:
+def _command(contender: Contender, role: Literal["client", "worker"], job: Job) -> list[str]:
+    if contender.kind == "native":
+        return load_command(role, job)
     if contender.peer:
         module = f"bench.peers.{contender.peer}"
         return [contender.python, "-m", module, role, job.to_argument()]

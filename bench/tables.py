@@ -104,6 +104,12 @@ _SHAPES: list[tuple[str, Kind, Callable[[Cell], bool], Entry]] = [
         _with_ratio("requests_per_s", ",.0f"),
     ),
     (
+        f"Broker with a load in C: CPU per request, µs {_AGAINST['native']}",
+        "native",
+        _always,
+        _with_ratio("broker_cpu_us", ".1f"),
+    ),
+    (
         f"What a journal costs: the broker's CPU per request, µs {_AGAINST['journal']}",
         "journal",
         _always,

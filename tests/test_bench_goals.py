@@ -96,7 +96,7 @@ def test_goals_name_contenders_of_a_benchmark() -> None:
     names = {each.name for each in contenders(KINDS)}
     names |= {line.name for section in SECTIONS for line in section.lines}
     for goal in GOALS:
-        if goal.part in ("broker", "end-to-end", "sp"):
+        if goal.part in ("broker", "native", "end-to-end", "sp"):
             assert {goal.contender, *goal.against} <= names, goal
 
 

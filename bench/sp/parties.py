@@ -50,7 +50,9 @@ def _pynng(role: str) -> Party:
 
 
 def _nng(command: Callable[[Job], list[str]]) -> Party:
-    return Party(lambda job, _python: [str(native.PROGRAM), *command(job)], native.lack)
+    return Party(
+        lambda job, _python: [str(native.NNG_ECHO.path), *command(job)], native.NNG_ECHO.lack
+    )
 
 
 def _nng_call(job: Job) -> list[str]:
