@@ -61,7 +61,7 @@ PARTS: Final = (
         "brokers",
         "bench --kind broker native --runs 5 --seconds 0.7 --requests 1000 --warm-up 0.3"
         " --json build/bench-broker.json"
-        " --cell 1x4x11 64x4x11 64x4x1024 64x64x11 256x4x11 256x64x11",
+        " --cell 1x4x11 64x4x11 64x4x1024 64x64x11 256x64x11",
         420,
         _TURN,
         has_builds=True,
