@@ -6,9 +6,10 @@
     store.submit(effect)                        # a Store or a Load; from any thread
     store.close()
 
-A thread does the work: all effects submitted since its last commit share one write and one sync. It
-calls `done` with a list of `Stored`, `StoreFailed`, `Loaded` and `LoadFailed`. Without `start`,
-`work()` does the same in the caller's thread (the simulator).
+A thread does the work: all effects submitted since its last commit share one write and one sync,
+and so do those that follow at once (`gathering`). It calls `done` with a list of `Stored`,
+`StoreFailed`, `Loaded` and `LoadFailed`. Without `start`, `work()` does the same in the caller's
+thread, without waiting (the simulator).
 
 The folder is a log (docs/protocols/log-format.md) whose records are those of
 docs/protocols/titanic-log.md.
@@ -40,6 +41,7 @@ from requite.storage.layout import SUFFIX, record_size
 from requite.storage.private import warn_of_access
 from requite.titanic.bound import SEGMENTS_MIN, Bound
 from requite.titanic.compaction import Compaction
+from requite.titanic.gathering import Gathering
 from requite.titanic.recovery import StoreReport, Survey
 from requite.titanic.tail import Tail
 
@@ -200,6 +202,7 @@ class Store:
         self._waiting: SimpleQueue[StoreEffect | Load | None] = SimpleQueue()  # None: the end
         self._thread: Thread | None = None
         self._commits = self._records = 0
+        self._gathering = Gathering()
         self._no_room = False  # for compaction, until the next successful commit
         self._write_again(survey.mended)
         size = settings.segment_size_bytes
@@ -302,6 +305,29 @@ class Store:
         except Empty:
             return waiting
 
+    def _gather(self) -> list[StoreEffect | Load | None]:
+        """Wait for effects, and for those that are expected to follow soon."""
+        waiting, gathering = self._take(0.0), self._gathering
+        gathering.expect(_records_of(waiting))
+        if self._is_compacting:
+            return waiting
+        waiting = waiting or self._take(_IDLE_S)
+        count = _records_of(waiting)
+        now = time.perf_counter()
+        patience_s = gathering.patience_s(count, now)
+        if not patience_s:
+            return waiting
+        until, more = now + patience_s, waiting
+        # A `Load` or the end must not wait.
+        while all(isinstance(effect, StoreEffect) for effect in more):
+            left_s = until - time.perf_counter()
+            if gathering.is_enough(count) or left_s <= 0 or not (more := self._take(left_s)):
+                gathering.waited(count)
+                break
+            waiting += more
+            count += _records_of(more)
+        return waiting
+
     def _do(self, waiting: Sequence[StoreEffect | Load | None]) -> list[Input]:
         taken = _Taken()
         for effect in waiting:
@@ -317,7 +343,7 @@ class Store:
     def _run(self, done: Callable[[list[Input]], object]) -> None:
         is_over = False
         while not is_over:
-            waiting = self._take(0.0 if self._is_compacting else _IDLE_S)
+            waiting = self._gather()
             is_over = None in waiting
             try:
                 inputs = self._do(waiting)
@@ -358,7 +384,9 @@ class Store:
         return done
 
     def _commit(self, group: Sequence[StoreEffect], payloads: Sequence[bytes]) -> list[Input]:
+        began_at = time.perf_counter()
         positions = self._log.commit(payloads)
+        self._gathering.committed(len(payloads), began_at, time.perf_counter())
         self._tail.end = self._log.next_number
         self._commits += 1
         self._records += len(payloads)
@@ -433,6 +461,10 @@ class Store:
                 self._bound.is_pressed = False
         except StorageError:  # the next commit reports it
             self._no_room = True
+
+
+def _records_of(waiting: Sequence[StoreEffect | Load | None]) -> int:
+    return sum(len(effect.records) for effect in waiting if isinstance(effect, StoreEffect))
 
 
 def _failed(effect: StoreEffect | Load, error: StorageError) -> Input:
