@@ -56,6 +56,8 @@ def test_submitted(uuid: bytes, at: int, service: bytes, key: bytes, frames: lis
     assert records.decode(encoded) == Submitted(uuid, at, service, key, frames)
     assert records.decode(memoryview(encoded), bodies=False)[:4] == (uuid, at, service, key)
     assert records.body_size(encoded) == sum(map(len, frames))
+    outline = records.Outline(uuid, at, service, key, sum(map(len, frames)))
+    assert records.outline(memoryview(encoded)) == outline
 
 
 @given(uuids, numbers, smalls, bodies)

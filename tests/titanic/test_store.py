@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import queue
 import shutil
 import threading
 import zlib
+from binascii import unhexlify
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -30,6 +32,7 @@ from requite.protocols.titanic.records import (
     encode_role,
     encode_submitted,
 )
+from requite.protocols.titanic.requests import CLOSED, DurableRequest, Recovered
 from requite.protocols.titanic.wire import CLOSE, LIST, REPLY, REQUEST
 from requite.sim.kernel.disk import SimDisk
 from requite.storage import Log, MemoryFolder
@@ -209,6 +212,8 @@ def test_a_thread_does_the_work(tmp_path: Path) -> None:
     store.close()
     again = open_store(tmp_path / "kept")
     assert len(again.recovered.requests) == 201
+    again.start(take)
+    assert again.recovered.requests == ()  # the engine has them: they would double its memory
     again.close()
 
 
@@ -322,6 +327,26 @@ def test_no_records_remain_once_all_requests_are_closed() -> None:
     assert life.store.view().segments == 1
     assert life.store._index.items == {}
     assert life.ask(LIST)[1] == b""
+
+
+def test_closed_requests_do_not_stay_in_memory() -> None:
+    folder = MemoryFolder()
+    life = LocalTitanic(folder)
+    tickets = [life.submit(b"%d" % n) for n in range(600)]
+    life.wait(1.0)
+    life.close()
+    life = LocalTitanic(folder)
+    life.wait(1.0)
+    assert life.engine.snapshot().answered == 600
+    own = set(map(unhexlify, tickets))
+    for ticket in tickets:
+        life.ask(CLOSE, ticket)
+    life.store.recovered = Recovered()
+    gc.collect()
+    held = [one for one in gc.get_objects() if isinstance(one, DurableRequest)]
+    closed = [one for one in held if one.uuid in own and one.state is CLOSED]
+    assert len(closed) <= 256  # the register removes them from its list in batches
+    life.close()
 
 
 def test_a_segment_with_an_unreadable_record_is_not_removed() -> None:

@@ -7,7 +7,7 @@ any other record of the request is on the disk: without it, a restart would rest
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from requite.protocols.titanic.closed_keys import ClosedKeys
@@ -49,8 +49,8 @@ class RecordLocation:
 
 
 class Item:
-    """The live records of one request. `others` are the segments with dead records of it;
-    `is_closed`: only the CLOSED is live."""
+    """The live records of one request that has more than a SUBMITTED. `others` are the segments
+    with dead records of it; `is_closed`: only the CLOSED is live."""
 
     __slots__ = ("answered", "closed", "is_closed", "others", "submitted", "tried", "until_us")
 
@@ -80,13 +80,15 @@ class Item:
 class Index:
     """All live records by request, and the live bytes of each segment.
 
+    `items`: of a request that has only a SUBMITTED, as all have that wait, the location takes the
+    place of an `Item`, which would be a tenth of the memory that the request takes.
     `seal_size`: how many bytes encryption adds to each record.
     """
 
     def __init__(self, seal_size: int = 0) -> None:
         self._seal_size = seal_size
         self.outdated: set[int] = set()  # segments with records to be encrypted with the first key
-        self.items: dict[bytes, Item] = {}
+        self.items: dict[bytes, Item | RecordLocation] = {}
         self.role: RecordLocation | None = None
         self.live: dict[int, int] = {}
         self.unanswered = 0  # requests without a stored reply
@@ -95,26 +97,50 @@ class Index:
         self._waiting: dict[int, list[bytes]] = {}  # closed requests, by segments with dead records
         self._keys = ClosedKeys()  # by the UUID of the closed request
 
-    def add(self, payload: bytes | memoryview, position: Position) -> RecordLocation:
-        """Add a record that has been written, and return its location.
+    def add_all(
+        self, payloads: Sequence[bytes], positions: Sequence[Position]
+    ) -> list[RecordLocation]:
+        """Add the records of a commit, and return their locations.
 
         This is the hot path of the store's thread, which competes with the event loop for the
-        interpreter, so kind and UUID are sliced from the payload without `decode`.
+        interpreter. So new requests are added in place, and counted once per run.
         """
+        items, seal_size = self.items, self._seal_size
+        locations: list[RecordLocation] = []
+        add = locations.append
+        segment = count = size = 0
+        for payload, position in zip(payloads, positions, strict=True):
+            if payload[0] == SUBMITTED and (uuid := payload[4:20]) not in items:
+                if position[0] != segment:
+                    self._count(segment, count, size)
+                    segment = position[0]
+                    count = size = 0
+                location = items[uuid] = RecordLocation(position, len(payload) + seal_size)
+                count += 1
+                size += location.size
+                add(location)
+            else:
+                self._count(segment, count, size)
+                count = size = 0
+                add(self.add(payload, position))
+        self._count(segment, count, size)
+        return locations
+
+    def add(self, payload: bytes | memoryview, position: Position) -> RecordLocation:
+        """Add a record that has been written, and return its location. Kind and UUID are sliced
+        from the payload without `decode`."""
         kind, uuid = payload[0], bytes(payload[4:20])
         location = RecordLocation(position, len(payload) + self._seal_size)
         if kind == SUBMITTED and uuid not in self.items:
-            item = self.items[uuid] = Item()
-            item.submitted = location
-            self.live[location.segment] = self.live.get(location.segment, 0) + location.size
-            self.unanswered += 1
-            self._reply_size = self._reply_size or location.size
+            self.items[uuid] = location
+            self._count(location.segment, 1, location.size)
         elif kind == ROLE:
             self._shrink(self.role)
             self.role = location
             self._grow(location)
         else:
-            item = self.items.get(uuid) or self.items.setdefault(uuid, Item())
+            item = self._item(uuid) or Item()
+            self.items[uuid] = item
             self._add_to(item, kind, uuid, payload, location)
         return location
 
@@ -124,14 +150,17 @@ class Index:
             location = self.role
         else:
             item = self.items.get(uuid)
-            location = None if item is None else item.location(kind)
+            if isinstance(item, RecordLocation):
+                location = item if kind == SUBMITTED else None
+            else:
+                location = None if item is None else item.location(kind)
         if location is None or location.segment != segment or location.offset != offset:
             return None
         return location
 
     def moved(self, uuid: bytes, location: RecordLocation, position: Position) -> None:
         """Record that a record was copied to another position; its old copy still exists."""
-        item = self.items.get(uuid)
+        item = self._item(uuid)
         if item is None or location is self.role:
             self._shrink(location)
         else:
@@ -141,7 +170,7 @@ class Index:
 
     def bytes_to_come(self, records: int) -> int:
         """Estimate the size of the replies to all unanswered requests and `records` more, from the
-        average of recent replies, or, without any, from the first request."""
+        average of recent replies, or, without any, from the first requests."""
         return int((self.unanswered + records) * self._reply_size)
 
     def removed(self, segment: int) -> None:
@@ -150,7 +179,7 @@ class Index:
         self.live.pop(segment, None)
         for uuid in self._waiting.pop(segment, ()):
             item = self.items.get(uuid)
-            if item is not None and item.others is not None:
+            if isinstance(item, Item) and item.others is not None:
                 item.others.discard(segment)
                 self._maybe_forget(uuid, item)
 
@@ -158,24 +187,54 @@ class Index:
         """Drop CLOSED records whose idempotency keys have expired, or are too many."""
         for _, uuid, until_us in self._keys.take(now_us):
             item = self.items.get(uuid)
-            if item is not None and item.is_closed and item.until_us <= until_us:
+            if isinstance(item, Item) and item.is_closed and item.until_us <= until_us:
                 item.until_us = 0
                 self._maybe_forget(uuid, item)
 
     def has_key(self, uuid: bytes) -> bool:
         """Whether the idempotency key of a closed request is remembered."""
         item = self.items.get(uuid)
-        return item is not None and item.until_us > 0
+        return isinstance(item, Item) and item.until_us > 0
+
+    def is_closed(self, uuid: bytes) -> bool:
+        """Whether a request is closed, or unknown."""
+        item = self.items.get(uuid)
+        return item is None or (isinstance(item, Item) and item.is_closed)
+
+    def records_of(self, uuid: bytes) -> Item:
+        """Return the live records of a known request."""
+        item = self._item(uuid)
+        assert item is not None
+        return item
 
     def locations(self) -> Iterator[RecordLocation]:
         """Yield the locations of all live records."""
         if self.role is not None:
             yield self.role
         for item in self.items.values():
+            if isinstance(item, RecordLocation):
+                yield item
+                continue
             locations = (item.submitted, item.answered, item.tried, item.closed)
             yield from (location for location in locations if location is not None)
 
     # --- inside -----------------------------------------------------------------------------------
+    def _item(self, uuid: bytes) -> Item | None:
+        """Return the `Item` of a request, which is made if there is only a location."""
+        found = self.items.get(uuid)
+        if isinstance(found, RecordLocation):
+            item = self.items[uuid] = Item()
+            item.submitted = found
+            return item
+        return found
+
+    def _count(self, segment: int, records: int, size: int) -> None:
+        """Count SUBMITTED records of new requests."""
+        if records:
+            self.live[segment] = self.live.get(segment, 0) + size
+            self.unanswered += records
+            self._reply_size = self._reply_size or size / records
+
     def _add_to(
         self,
         item: Item,

@@ -16,8 +16,9 @@ from requite.protocols.titanic.requests import (
 from requite.storage import Damage, Log, LogReader, Record
 from requite.storage.cipher import require_plain
 from requite.storage.layout import HEADER_SIZE
-from requite.titanic.index import Index, Item
+from requite.titanic.index import Index, Item, RecordLocation
 
+_SUBMITTED: Final = bytes((records.SUBMITTED,))
 _ONE_WRITE_US: Final = 10_000_000
 _ONE_WRITE_BYTES: Final = 8 << 20
 
@@ -121,10 +122,10 @@ class Survey:
         if (damage.offset, damage.size) != (0, HEADER_SIZE):  # no record is in a header
             self._suspicions.append(_Suspicion(self._next_number, damage.end, self._latest_us))
 
-    def _suspect(self, entry: records.Entry, offset: int) -> None:
+    def _suspect(self, at_us: int, offset: int) -> None:
         """Check whether a record confirms earlier damage in its segment."""
         for suspicion in self._suspicions:
-            if suspicion.is_confirmed_by(entry.at_us, offset):
+            if suspicion.is_confirmed_by(at_us, offset):
                 self._doubtful_to = max(self._doubtful_to, suspicion.number)
 
     def _is_in_doubt(self, item: Item) -> bool:
@@ -141,8 +142,12 @@ class Survey:
     def _read(self, record: Record) -> None:
         payload = record.payload
         require_plain(payload, "key_file, --titanic-key-file")
+        entry: records.Outline | records.Entry
         try:
-            entry = records.decode(payload, bodies=False)
+            if payload[:1] == _SUBMITTED:  # almost all records of a backlog
+                entry = records.outline(payload)
+            else:
+                entry = records.decode(payload, bodies=False)
         except RemoteViolation as violation:
             raise LogMismatch(
                 f"record {record.number} of the store in segment {record.segment} cannot be"
@@ -152,15 +157,18 @@ class Survey:
         self.report.records += 1
         self._next_number = record.number + 1
         self.index.add(payload, record.position)
-        self._latest_us = max(self._latest_us, entry.at_us)
+        if entry.at_us > self._latest_us:
+            self._latest_us = entry.at_us
         if self._suspicions:
-            self._suspect(entry, record.offset)
+            self._suspect(entry.at_us, record.offset)
         if isinstance(entry, records.StoreRole):
             self._role = entry
         elif isinstance(entry, records.Closed):
             self._closed(entry)
-        elif not self._is_closed(entry.uuid):
-            found = self._requests.setdefault(entry.uuid, RecoveredRequest(entry.uuid))
+        elif not self.index.is_closed(entry.uuid):
+            found = self._requests.get(entry.uuid)
+            if found is None:
+                found = self._requests[entry.uuid] = RecoveredRequest(entry.uuid)
             _take(found, entry, payload)
 
     def _closed(self, closed: records.Closed) -> None:
@@ -172,34 +180,34 @@ class Survey:
         else:
             self._keys.pop(closed.uuid, None)
 
-    def _is_closed(self, uuid: bytes) -> bool:
-        item = self.index.items.get(uuid)
-        return item is None or item.is_closed
-
     def _placed(self, found: RecoveredRequest) -> RecoveredRequest:
         """Set the locations of the records, including those that were copied forward."""
-        item: Item = self.index.items[found.uuid]
-        found.location, found.reply_location = item.submitted, item.answered
-        found.in_doubt = self._is_in_doubt(item)
+        item = self.index.items[found.uuid]
+        if isinstance(item, RecordLocation):
+            found.location = item
+        else:
+            found.location, found.reply_location = item.submitted, item.answered
+        if self._doubtful_to:
+            found.in_doubt = self._is_in_doubt(self.index.records_of(found.uuid))
         return found
 
 
 def _take(
     found: RecoveredRequest,
-    entry: records.Submitted | records.Answered | records.Tried,
+    entry: records.Outline | records.Submitted | records.Answered | records.Tried,
     payload: bytes | memoryview,
 ) -> None:
     """Apply a record to a request."""
     found.owner = entry.owner
-    if isinstance(entry, records.Submitted):
+    if isinstance(entry, records.Outline):
         found.service, found.key = entry.service, entry.key
         found.submitted_us = entry.at_us
-        found.size = records.body_size(payload)
+        found.size = entry.size
     elif isinstance(entry, records.Answered):
         found.answered_us = entry.at_us
         found.attempts = entry.attempts
         found.reply_size = records.body_size(payload)
-    else:
+    elif isinstance(entry, records.Tried):
         found.attempts = entry.attempts
         found.poisoned = entry.poisoned
         found.reason = entry.reason

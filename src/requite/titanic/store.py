@@ -181,7 +181,8 @@ def open_memory(
 
 
 class Store:
-    """A store; see the module. `recovered` is for the engine, `report` lists damage."""
+    """A store; see the module. `recovered` is for the engine, and empty once the thread has been
+    started; `report` lists damage."""
 
     recovered: Recovered
     report: StoreReport
@@ -245,6 +246,7 @@ class Store:
     # --- from any thread --------------------------------------------------------------------------
     def start(self, done: Callable[[list[Input]], object]) -> None:
         """Start the thread; it calls `done` with the results."""
+        self.recovered = Recovered()  # of a waiting request, it is an eighth of the memory
         self._thread = Thread(target=self._run, args=(done,), name="titanic-store", daemon=True)
         self._thread.start()
 
@@ -391,7 +393,7 @@ class Store:
         self._commits += 1
         self._records += len(payloads)
         self._no_room = False
-        locations = list(map(self._index.add, payloads, positions))
+        locations = self._index.add_all(payloads, positions)
         if len(group) == 1:
             return [Stored(group[0].ticket, locations)]
         rest = iter(locations)

@@ -461,6 +461,7 @@ class TitanicEngine:
         The time begins anew at each start: the log has only times of the wall clock, which may have
         been set since they were written, and would let a reply expire early.
         """
+        del self._timed[_BEGIN]  # else it would keep all requests that had ended, even once closed
         for request in ended:
             self._collecting.expire_later(request, now)
         waiting = [request for request in in_doubt if request.state is WAITING]

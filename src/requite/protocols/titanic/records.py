@@ -73,6 +73,17 @@ class Submitted(NamedTuple):
     owner: bytes = b""
 
 
+class Outline(NamedTuple):
+    """A `Submitted` without its frames, of which only the total `size` is known, in bytes."""
+
+    uuid: bytes
+    at_us: int
+    service: bytes
+    key: bytes
+    size: int
+    owner: bytes = b""
+
+
 class Answered(NamedTuple):
     """The reply to a request arrived, at the `attempts`-th attempt."""
 
@@ -208,10 +219,29 @@ def peek(payload: bytes | memoryview) -> tuple[int, bytes]:
         raise RemoteViolation(f"the record has less than {HEAD.size} bytes, the minimum")
     kind, version, _flags, uuid, _at_us = HEAD.unpack_from(payload)
     if version not in VERSIONS or kind not in KINDS:
-        raise RemoteViolation(
-            f"a record of kind {kind}, version {version} is not supported; use a newer requite"
-        )
+        raise _unsupported(kind, version)
     return kind, uuid
+
+
+def outline(payload: bytes | memoryview) -> Outline:
+    """Return the outline of a SUBMITTED, or raise `RemoteViolation`. In half the time of `decode`:
+    it is most of what a start with many waiting requests costs."""
+    if len(payload) < HEAD.size:
+        raise RemoteViolation(f"the record has less than {HEAD.size} bytes, the minimum")
+    kind, version, _flags, uuid, at_us = HEAD.unpack_from(payload)
+    if kind != SUBMITTED or version not in VERSIONS:
+        raise _unsupported(kind, version)
+    owner, at = _owner_of(payload)
+    try:
+        key_size, service_size, count = _SUBMITTED.unpack_from(payload, at)
+    except struct.error as error:
+        raise _too_short(kind, error) from error
+    at += _SUBMITTED.size
+    key = bytes(payload[at : at + key_size])
+    at += key_size
+    service = bytes(payload[at : at + service_size])
+    size = len(payload) - at - service_size - count * _SIZE.size
+    return Outline(uuid, at_us, service, key, size, owner)
 
 
 def body_size(payload: bytes | memoryview) -> int:
@@ -223,6 +253,16 @@ def body_size(payload: bytes | memoryview) -> int:
     else:
         around, count = at + _ANSWERED.size, _ANSWERED.unpack_from(payload, at)[1]
     return len(payload) - around - int(count) * _SIZE.size
+
+
+def _unsupported(kind: int, version: int) -> RemoteViolation:
+    return RemoteViolation(
+        f"a record of kind {kind}, version {version} is not supported; use a newer requite"
+    )
+
+
+def _too_short(kind: int, error: struct.error) -> RemoteViolation:
+    return RemoteViolation(f"a record of kind {KINDS[kind]} is too short: {error}")
 
 
 def decode(payload: bytes | memoryview, *, bodies: bool = True) -> Entry:
@@ -252,7 +292,7 @@ def decode(payload: bytes | memoryview, *, bodies: bool = True) -> Entry:
         is_replica = bool(flags & REPLICA)
         return StoreRole(at_us, is_replica, log_id, number, epoch, is_superseded, is_partial)
     except struct.error as error:
-        raise RemoteViolation(f"a record of kind {KINDS[kind]} is too short: {error}") from error
+        raise _too_short(kind, error) from error
 
 
 def _owner_of(payload: bytes | memoryview) -> tuple[bytes, int]:
