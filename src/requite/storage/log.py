@@ -238,11 +238,17 @@ class Log:
 
     def _append_part(self, payloads: Sequence[bytes]) -> list[Position]:
         """Append as many as fit into the active segment, or into a new one."""
+        writer = self._writer
+        if writer is not None and sum(map(len, payloads)) <= self.room(len(payloads)):
+            return self._append_to(writer, payloads)
         sizes = list(map(record_size, map(len, payloads)))
         total = sum(sizes)
         writer = self._writer_for(total, sizes[0])
         if total > writer.free():
             payloads = payloads[: bisect_right(list(accumulate(sizes)), writer.free())]
+        return self._append_to(writer, payloads)
+
+    def _append_to(self, writer: SegmentWriter, payloads: Sequence[bytes]) -> list[Position]:
         positions = writer.append(payloads)
         self.next_number = writer.next_number
         return positions
