@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 LIMIT_CORES: Final = 0.1
 ATTEMPTS: Final = 10
 _LOOK_S: Final = 0.3
-_PAUSE_S: Final = 3.0
+_PAUSE_S: Final = 6.0
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ def test_each_curve_has_its_figures_a_table_and_a_chart(name: str, tmp_path: Pat
     page = tmp_path / "page.md"
     page.write_text("# Page\n")
     folder = tmp_path / "csv"
-    short = ["--seconds", "0.2", "--points", "1", "--csv", str(folder), "--docs", str(page)]
-    assert main(["--curve", name, *short]) == 0
+    short = ["--seconds", "0.2", "--points", "1", "--busy"]
+    assert main(["--curve", name, *short, "--csv", str(folder), "--docs", str(page)]) == 0
     with (folder / f"{name}.csv").open() as file:
         figures = {row["figure"] for row in csv.DictReader(file) if float(row["value"]) >= 0}
     assert {shown.figure for shown in curve.shown} <= figures
