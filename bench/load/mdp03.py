@@ -16,7 +16,7 @@ HEARTBEAT_MS = 1_000
 _REQUEST_REST = struct.Struct(">IBB")  # timeout, flags, length of the service's name
 _READY = struct.Struct(">HII")  # capacity, interval, lease
 _ORIGIN = b"a client"  # the first half of its call ids
-_INSTANCE = b"a worker"
+INSTANCE = b"a worker"
 ID, STATUS = slice(7, 15), 15  # of a client's FINAL
 CLIENT_FINAL = b"MDPC03\x03"
 _CLIENT_HEARTBEAT = b"MDPC03\x05"
@@ -79,7 +79,7 @@ class Worker:
     heartbeat = zmtp.encode([_WORKER_NOTICES[0] + HEARTBEAT_MS.to_bytes(4, "big")])
 
     def __init__(self, job: Job, service: bytes) -> None:
-        ready = _READY.pack(job.capacity, HEARTBEAT_MS, LEASE_MS) + _INSTANCE
+        ready = _READY.pack(job.capacity, HEARTBEAT_MS, LEASE_MS) + INSTANCE
         self._ready = zmtp.encode([b"MDPW03\x01" + ready + service])
         final = b"MDPW03\x04" + bytes(_WORKER_FINAL_BYTES - 7)
         reply = zmtp.encode([final, job.body])
