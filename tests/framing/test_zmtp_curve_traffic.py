@@ -228,7 +228,7 @@ def test_a_ping_within_a_message_does_not_count_against_its_limits() -> None:
     data += [boxed(client, b"\x00" + bytes(600))]
     assert server.receive(b"".join(data)) == [[bytes(100)] * 4 + [bytes(600)]]
     assert client.receive(server.output()) == []
-    assert client._traffic.commands == []
+    assert not client._traffic.commands
 
 
 def test_a_flood_of_commands_in_one_read_is_refused() -> None:

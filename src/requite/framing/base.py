@@ -74,6 +74,9 @@ class Login:
         self.decide(self.check(self.user, self.password))
 
 
+NO_FEATURES: Final[frozenset[str]] = frozenset()
+"""The features of a peer that has announced none; one set for all connections."""
+
 BODY_FRAMES_MAX: Final = 1024
 """Maximum number of frames of a body, in all protocols; not configurable."""
 

@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn
 
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing import foreign
-from requite.framing.base import Limits, Message, Piece
+from requite.framing.base import NO_FEATURES, Limits, Message, Piece
 from requite.framing.parts import Parts
 from requite.framing.sp_types import describe_type, role_of
 from requite.principal import Credential
@@ -91,7 +91,7 @@ class SpStream:
         self.ready = False
         self.peer_identity = b""
         self.peer_credential: Credential | None = None
-        self.peer_features: frozenset[str] = frozenset()
+        self.peer_features = NO_FEATURES
         self._own_type = own_type
         self._peer_type = peer_type
         self._in_band = in_band

@@ -17,7 +17,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.errors import LocalViolation, RemoteViolation
-from requite.framing.base import Limits, Message, Piece
+from requite.framing.base import NO_FEATURES, Limits, Message, Piece
 from requite.framing.sp_types import subprotocol_of
 from requite.principal import Credential
 
@@ -72,7 +72,7 @@ class SpWebSocket:
         self.ready = False
         self.peer_identity = b""
         self.peer_credential: Credential | None = None
-        self.peer_features: frozenset[str] = frozenset()
+        self.peer_features = NO_FEATURES
         self._is_client = is_client
         self._limit = limits.message_size_bytes_max
         self._masks = masks
@@ -80,7 +80,7 @@ class SpWebSocket:
         self._broken: RemoteViolation | None = None
         self._traffic: Traffic | None = None
         subprotocol = subprotocol_of(peer_type if is_client else own_type)
-        self._upgrade: ClientUpgrade | ServerUpgrade = (
+        self._upgrade: ClientUpgrade | ServerUpgrade | None = (
             ClientUpgrade(subprotocol, host, path)
             if is_client
             else ServerUpgrade(subprotocol, path, self._said.append, own_host=host, origins=origins)
@@ -103,7 +103,7 @@ class SpWebSocket:
 
     def opening(self) -> bytes:
         """Return a client's HTTP request; empty for a server, which waits for it."""
-        return self._upgrade.opening()
+        return b"" if self._upgrade is None else self._upgrade.opening()
 
     def receive(self, chunk: bytes) -> list[Message]:
         """Take the next bytes of the stream; return the messages that they complete."""
@@ -150,17 +150,19 @@ class SpWebSocket:
         """
         if self._broken is not None:
             raise self._broken
-        if self._traffic is None:
+        if self._upgrade is not None:
             self._upgrade.at_end()
         if self.mid_message:
             raise RemoteViolation("the peer closed the connection in the middle of a message")
 
     def _receive_early(self, chunk: bytes) -> list[Message]:
+        assert self._upgrade is not None
         rest = self._upgrade.receive(chunk)
         if rest is None:
             return []
         from requite.framing.websocket_traffic import Traffic
 
+        self._upgrade = None  # with what wsproto keeps of the handshake, 3 KiB
         self._traffic = Traffic(
             is_client=self._is_client,
             limit=self._limit,

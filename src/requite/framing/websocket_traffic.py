@@ -48,6 +48,10 @@ _CLIENT_HEADERS: Final = tuple(bytes((_WHOLE_BINARY, size | _MASK_BIT)) for size
 # Valid codes in a Close frame: section 7.4, and those registered with IANA since.
 _CODES: Final = frozenset((*range(1000, 1004), *range(1007, 1015), *range(3000, 5000)))
 
+# They encode control frames, which needs no state of a connection.
+_CLIENT_WRITER: Final = FrameProtocol(True, [])
+_SERVER_WRITER: Final = FrameProtocol(False, [])
+
 
 class Traffic:
     """Parses and encodes the frames of one side.
@@ -63,6 +67,7 @@ class Traffic:
         "_fragments",
         "_headers",
         "_idle",
+        "_is_client",
         "_keys",
         "_limit",
         "_mask_bit",
@@ -82,14 +87,16 @@ class Traffic:
     ) -> None:
         self.farewell = ""
         self._closed = False  # a Close frame was sent
+        self._is_client = is_client
         self._limit = limit
         self._say = say
         self._keys = draw_keys(masks) if is_client else None
         self._headers = _CLIENT_HEADERS if is_client else _SERVER_HEADERS
         self._mask_bit = 0 if is_client else _MASK_BIT  # of received frames
-        self._decoder = FrameDecoder(is_client)
-        self._fragments = MessageDecoder()
-        self._writer = FrameProtocol(is_client, [])
+        # wsproto's parsers take 700 bytes; nearly all messages are parsed without them.
+        self._decoder: FrameDecoder | None = None
+        self._fragments: MessageDecoder | None = None
+        self._writer = _CLIENT_WRITER if is_client else _SERVER_WRITER
         self._parts = Parts()  # the received part of a message
         self._idle = True  # between two messages, without a partial frame
 
@@ -102,7 +109,9 @@ class Traffic:
     def partial_size(self) -> int:
         """The bytes of the incomplete frame or message that have arrived; a header, which wsproto
         may have parsed, counts as one byte."""
-        return 1 + self._parts.size + len(self._decoder.buffer) if self.mid_message else 0
+        if not self.mid_message:
+            return 0
+        return 1 + self._parts.size + len(self._parser().buffer)
 
     # --- in ---------------------------------------------------------------------------------------
 
@@ -115,11 +124,18 @@ class Traffic:
             chunk = self._finish(chunk, messages)
         at = self._cut(chunk, messages)
         if at < len(chunk):
-            self._decoder.receive_bytes(chunk[at:])
+            decoder = self._parser()
+            decoder.receive_bytes(chunk[at:])
             while self._read_frame(messages):
                 pass
-            self._idle = self._is_whole() and not self._decoder.buffer
+            self._idle = self._is_whole() and not decoder.buffer
         return messages
+
+    def _parser(self) -> FrameDecoder:
+        """Return wsproto's parser of frames, which is made when it is first needed."""
+        if self._decoder is None:
+            self._decoder = FrameDecoder(self._is_client)
+        return self._decoder
 
     def _cut(self, chunk: bytes, messages: list[Message]) -> int:
         """Parse complete, short, unfragmented messages at the start of the chunk; return their end.
@@ -157,7 +173,7 @@ class Traffic:
 
         Chunks end anywhere, so without this the fast loop would parse little of a full stream.
         """
-        buffer = self._decoder.buffer
+        buffer = self._parser().buffer
         buffer.feed(chunk)
         while self._read_frame(messages):
             if self._is_whole():
@@ -169,11 +185,12 @@ class Traffic:
 
     def _is_whole(self) -> bool:
         """Whether wsproto is between two messages, apart from the first bytes of a header."""
-        return self._decoder.header is None and self._fragments.opcode is None
+        is_between_frames = self._decoder is None or self._decoder.header is None
+        return is_between_frames and (self._fragments is None or self._fragments.opcode is None)
 
     def _read_frame(self, messages: list[Message]) -> bool:
         """Let wsproto parse a frame, or the received part of one; return False if there is none."""
-        decoder = self._decoder
+        decoder = self._parser()
         try:
             frame = decoder.process_buffer()
             if frame is not None:
@@ -198,6 +215,8 @@ class Traffic:
         elif frame.opcode is not Opcode.PONG:
             self._check_size(len(payload))
             self._parts.add(payload)
+            if self._fragments is None:
+                self._fragments = MessageDecoder()
             if self._fragments.process_frame(frame).message_finished:
                 messages.append([self._parts.take()])
 

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Final
 
 from requite.errors import LocalViolation, RemoteViolation
-from requite.framing.base import CredentialsRefused, Limits, Login, Message
+from requite.framing.base import NO_FEATURES, CredentialsRefused, Limits, Login, Message
 from requite.framing.zmtp_command import (
     COMMAND,
     Command,
@@ -144,12 +144,14 @@ class Zmtp:
         self.refusal = ""
         self.peer_identity = b""
         self.peer_credential: Credential | None = None
-        self.peer_features: frozenset[str] = frozenset()
+        self.peer_features = NO_FEATURES
         self.peer_socket_type: SocketType | None = None
         self.peer_ttl_s = 0.0
-        self._offered = mechanism if isinstance(mechanism, Sequence) else (mechanism,)
+        self._offered: Sequence[Mechanism] = (
+            mechanism if isinstance(mechanism, Sequence) else (mechanism,)
+        )
         self._mechanism = self._offered[0]
-        self._metadata = own_metadata(socket_type, identity, features)
+        self._metadata = own_metadata(socket_type, identity, tuple(features))
         self._limits = limits
         self._phase = _Phase.GREETING
         self._minor = 0
@@ -342,6 +344,7 @@ class Zmtp:
             self.peer_credential = established.credential
             self.peer_socket_type, self.peer_identity, self.peer_features = established.peer
             self._handshake = None
+            self._offered = ()
             self._role = role_of(self.socket_type)
             if established.traffic is not None:
                 self._reader = self._traffic = established.traffic(self._limits)
@@ -352,7 +355,7 @@ class Zmtp:
     # --- commands and failures --------------------------------------------------------------
 
     def _obey_commands(self) -> None:
-        commands, self._reader.commands = self._reader.commands, []
+        commands, self._reader.commands = self._reader.commands or (), None
         pongs: list[bytes] = []
         for name, data in commands:
             if name == b"PING" and self._minor >= 1:

@@ -91,7 +91,7 @@ class CurveTraffic:
     )
 
     def __init__(self, key: bytes, ours: Way, theirs: Way, limits: Limits) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[Command] | None = None
         self._key = key
         self._prefix, self._count = ours
         self._their_prefix, self._their_count = theirs
@@ -100,7 +100,7 @@ class CurveTraffic:
         self._unsuspicious = min(limits.message_size_bytes_max, _OVERHEAD * limits.frames_max)
         self._buffer = ffi.new("unsigned char[]", _SMALL + _MAC_SIZE)
         self._view = ffi.buffer(self._buffer)
-        self._frames: Message = []  # of the partial message
+        self._frames: Message | None = None  # of the partial message
         self._wire_size = 0  # of the bodies of those frames in the stream
         self._parts = Parts()  # the beginning of an incomplete frame,
         self._missing = 0  # and how many bytes must arrive before it can be parsed further
@@ -162,7 +162,7 @@ class CurveTraffic:
                 self.partial_size += len(chunk)
                 return messages
             chunk = self._parts.take()
-        frames, held = self._frames, self._wire_size
+        frames, held = self._frames or [], self._wire_size
         unsuspicious = self._unsuspicious
         prefix, key, count = self._their_prefix, self._key, self._their_count
         pack, unseal, buffer, view = _u64.pack, _unseal, self._buffer, self._view
@@ -210,7 +210,7 @@ class CurveTraffic:
             else:
                 held -= size
                 self._take_command(plain)
-        self._frames, self._wire_size, self._their_count = frames, held, count
+        self._frames, self._wire_size, self._their_count = frames or None, held, count
         if missing:
             self._parts.add(chunk[at:])
             self._missing = missing
@@ -226,6 +226,8 @@ class CurveTraffic:
                 f"received a command of {len(plain) - 1} bytes; the maximum is"
                 f" {self._limits.handshake_size_max}"
             )
+        if self.commands is None:
+            self.commands = []
         self.commands.append(split_command(plain[1:]))
         check_number(self.commands)
 

@@ -36,7 +36,7 @@ class Traffic(Protocol):
     `read`, `commands` and the properties are those of `FrameReader`, `encode` that of `Framing`.
     """
 
-    commands: list[Command]
+    commands: list[Command] | None
     partial_size: int
 
     @property
