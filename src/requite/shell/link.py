@@ -73,6 +73,7 @@ class Link:
     """
 
     __slots__ = (
+        "_is_prompt",
         "accepted",
         "blocked",
         "dirty",
@@ -91,7 +92,6 @@ class Link:
         "pushed_back",
         "size",
         "stream",
-        "write_now",
     )
 
     def __init__(
@@ -104,7 +104,7 @@ class Link:
     ) -> None:
         self.stream = stream
         self.framing = framing
-        self.write_now = stream.write_now if isinstance(stream, PromptStream) else stream.write
+        self._is_prompt = isinstance(stream, PromptStream)
         self.encode: Callable[[Sequence[bytes], list[Chunk]], int] = framing.encode
         self.accepted = accepted  # the peer dialled
         self.kept = kept  # the shell redials it
@@ -124,6 +124,13 @@ class Link:
 
     def __repr__(self) -> str:
         return f"<Link {self.stream.peer_name}>"
+
+    @property
+    def write_now(self) -> Callable[[Chunk], None]:
+        """`PromptStream.write_now` of the stream, or its `write` if it has none."""
+        stream: Any = self.stream
+        write: Callable[[Chunk], None] = stream.write_now if self._is_prompt else stream.write
+        return write
 
     @property
     def credential(self) -> Credential | None:
