@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 from requite.principal import Credential
@@ -46,9 +45,9 @@ class TlsSession:
 
     __slots__ = (
         "_beginning",
+        "_context",
         "_incoming",
         "_is_server",
-        "_make",
         "_outgoing",
         "_overhead",
         "_tls",
@@ -67,16 +66,18 @@ class TlsSession:
         self._overhead = 0  # received bytes without data, less those that data excuse
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._make = partial(
-            context.wrap_bio,
-            self._incoming,
-            self._outgoing,
-            server_side=server_name is None,
-            server_hostname=server_name,
-        )
+        self._context = context
         self._is_server = server_name is None
         if not self._is_server:
-            self._tls = self._make()
+            self._tls = self._make(server_name)
+
+    def _make(self, server_name: str | None = None) -> ssl.SSLObject:
+        return self._context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=self._is_server,
+            server_hostname=server_name,
+        )
 
     def begin(self) -> None:
         """Start the handshake; a listener waits for its peer."""
@@ -130,7 +131,7 @@ class TlsSession:
         """Release OpenSSL's memory; after that only `peer_credential` and `established` remain."""
         if not self._is_server or self._beginning is None:
             del self._tls
-        del self._make, self._incoming, self._outgoing
+        del self._incoming, self._outgoing
 
     def output(self) -> bytes:
         """Return, once, the bytes to send."""
