@@ -7,7 +7,6 @@ docs/protocols/mdp-0.3.md (rule ids in brackets).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from itertools import count
 from math import inf
@@ -98,7 +97,7 @@ class Clients:
         if not messages:
             self._reassure(client, now)
         if client.backlog:
-            client.backlog += messages
+            client.backlog = (*client.backlog, *messages)
             return
         decode = client.dialect.decode_from_client
         rest = iter(messages)
@@ -116,7 +115,7 @@ class Clients:
                 if idle > _IDLE_MAX:
                     self._pushback.pace(client, client.principal)
                 if client.limits and self._pushback.is_far_beyond(client):
-                    client.backlog.extend(rest)
+                    client.backlog = (*client.backlog, *rest)
                     self._pushback.pause(client, now)
         except RemoteViolation as error:
             self.expel(client.peer, client.address, str(error))
@@ -133,7 +132,7 @@ class Clients:
         ready = self._pushback.ready
         while ready:
             client = ready.popitem()[0]
-            messages, client.backlog = client.backlog, deque()
+            messages, client.backlog = client.backlog, ()
             self.take(client, messages, now)
             if client in self._pushback.unread and not client.limits:
                 self._pushback.resume(client)

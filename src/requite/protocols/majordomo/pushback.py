@@ -316,7 +316,7 @@ class Pushback:
         if self.unread.pop(client, self) is self:
             return
         self.ready.pop(client, None)
-        client.backlog.clear()
+        client.backlog = ()
         for pending in self._extra.get(client, ()):
             self._directory.retire(pending.service, now)
         for limit in [*client.limits]:

@@ -60,7 +60,8 @@ class Workforce:
         self._timers = timers
         self._out = out
         self._observer = observer
-        self._named: dict[bytes, set[Worker]] = {}  # each set has workers of one principal
+        # By name of workers: their one principal, and how many they are.
+        self._named: dict[bytes, tuple[str, int]] = {}
         self._back_at = -inf  # when the broker has returned from a pause
         self.refusal: str | None = None  # why no worker is accepted, while draining
 
@@ -126,7 +127,8 @@ class Workforce:
             name,
         )
         self._parties[peer] = worker
-        self._named.setdefault(name, set()).add(worker)
+        owner, count = self._named.get(name, (newcomer.principal.name, 0))
+        self._named[name] = owner, count + 1
         if service.is_bare:
             self._directory.first_worker_joined(service)
         service.workers[worker] = None
@@ -148,8 +150,8 @@ class Workforce:
         """Return why a worker may not serve a service ([worker-denied]) under its name in journals
         ([worker-instance-owner]); "" if it may."""
         denied = lacks_to_serve(principal, service)
-        holder = next(iter(self._named.get(name, ())), None)
-        if not denied and holder is not None and holder.principal.name != principal.name:
+        owner, _ = self._named.get(name, (principal.name, 0))
+        if not denied and owner != principal.name:
             denied = f"a worker of another principal has the instance {name.hex()}"
         if (
             self._policy.titanic_inside
@@ -283,9 +285,10 @@ class Workforce:
         service = worker.service
         del service.workers[worker]
         service.waiting.pop(worker, None)
-        holders = self._named[worker.name]
-        holders.remove(worker)
-        if not holders:
+        owner, count = self._named[worker.name]
+        if count > 1:
+            self._named[worker.name] = owner, count - 1
+        else:
             del self._named[worker.name]
         self._timers.clear(worker)
         self._remark("worker_lost", worker, reason=reason, cause=cause)
