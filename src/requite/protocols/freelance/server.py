@@ -204,7 +204,7 @@ class FreelanceServer(Machine):
     def _lost(self, event: PeerLost, now: float) -> None:
         if (client := self._turns.leave(event.peer)) is None:
             return
-        self.jobs.drop(Why.LOST, self._out, now, len(client.waiting))
+        self.jobs.drop(Why.LOST, self._out, now, client.queued)
         for job in self.jobs:
             if job.peer is event.peer and not job.abandoned:
                 reason = event.reason or "its connection was closed"

@@ -293,7 +293,7 @@ class PirateQueue(Machine):
 
     def _forget_client(self, client: AddressedClient[WorkerPeer], why: str, now: float) -> None:
         self._turns.leave(client.peer)
-        self._drop(Why.LOST, now, len(client.waiting))
+        self._drop(Why.LOST, now, client.queued)
         self._observer.left(client, why, now)
 
     def _expel(self, peer: Any, reason: str, now: float) -> None:

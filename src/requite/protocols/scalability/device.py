@@ -230,7 +230,7 @@ class ScalabilityDevice(Machine):
         pipe = self._turns.leave(event.peer)
         if pipe is not None:
             self._paths.leave(pipe)
-            self._drop(Why.LOST, now, len(pipe.waiting))
+            self._drop(Why.LOST, now, pipe.queued)
         elif not self._channels.leave(event.peer):
             return
         self._watch(now, moved=False)

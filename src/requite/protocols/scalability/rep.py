@@ -275,7 +275,7 @@ class ScalabilityWorker(Machine):
             return
         self._put_out()  # handlers must start before they can be abandoned
         self._paths.leave(pipe)
-        self.jobs.drop(Why.LOST, self._out, now, len(pipe.waiting))
+        self.jobs.drop(Why.LOST, self._out, now, pipe.queued)
         for job in self.jobs:
             if job.pipe_tag == pipe.tag and not job.abandoned:
                 reason = event.reason or "its connection was closed"
