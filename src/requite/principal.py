@@ -114,6 +114,10 @@ class Quota(Value):
         return [name for name in names if getattr(self, name)]
 
 
+NO_QUOTA: Final = Quota()
+"""The quota without limits."""
+
+
 @final
 @dataclass(slots=True, eq=False)
 class Principal:
@@ -131,7 +135,7 @@ class Principal:
 
     name: str = ""
     rights: Rights | None = None
-    quota: Quota = field(default_factory=Quota)
+    quota: Quota = NO_QUOTA
     is_revoked: bool = False
     allowed: set[bytes] = field(default_factory=set)
 

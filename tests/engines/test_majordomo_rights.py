@@ -227,7 +227,7 @@ def test_a_worker_cannot_have_the_instance_of_another_principals_worker() -> Non
 @pytest.mark.parametrize("owner", [principal("pay", serve=("*",)), ANYONE])
 def test_workers_of_one_principal_may_have_the_same_instance(owner: Principal) -> None:
     bench = BrokerBench()
-    again = Principal(owner.name, owner.rights)  # without an access file: one per connection
+    again = Principal(owner.name, owner.rights)  # without an access file: remembered for a while
     for peer, who in (("old", owner), ("new", again)):
         bench.worker(peer, instance=b"instance", principal=who)
     bench.lose("old")

@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from requite.access.passwords import PasswordHash, parse_hash
 from requite.errors import ConfigurationError
-from requite.principal import VERBS, Quota, Rights
+from requite.principal import NO_QUOTA, VERBS, Quota, Rights
 from requite.storage.private import is_exposed
 
 SIZE_MAX: Final = 16 << 20
@@ -56,7 +56,7 @@ class User:
     passwords: tuple[PasswordHash, ...] = field(default=(), repr=False)
     anonymous: bool = False
     rights: Rights = field(default_factory=Rights)
-    quota: Quota = field(default_factory=Quota)
+    quota: Quota = NO_QUOTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class _Reader:
             raise self._error(name, "quota", "it is the name of a table [quota.NAME], as text")
         if quota not in quotas and quota != _DEFAULT:
             raise self._error(name, "quota", f"there is no table [quota.{quota}]")
-        found = quotas.get(quota, Quota())
+        found = quotas.get(quota, NO_QUOTA)
         return User(name, credentials, passwords, anonymous, rights, found)
 
     def _credentials(self, user: str, kind: str, value: Any) -> Iterator[str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, TypeAlias
+from functools import lru_cache
+from typing import Any, ClassVar, Final, TypeAlias
 
 from requite.errors import RemoteViolation
 from requite.framing.base import CredentialsRefused
 from requite.principal import ANYONE, INSIDE, Credential, Principal
 from requite.shell.link import Link
+
+_NAMED_MAX: Final = 1024  # principals, without a table of users
 
 Identify: TypeAlias = Callable[[Credential | None, str, Any], Principal]
 """Returns the principal of a credential, given the peer's name for messages and the place at which
@@ -32,7 +35,13 @@ def unrestricted(credential: Credential | None, _peer_name: str, _place: Any) ->
     """Return a principal that may do everything: there is no table of users."""
     if credential is None:
         return ANYONE
-    return INSIDE if credential.kind == "inside" else Principal(str(credential))
+    return INSIDE if credential.kind == "inside" else _named(str(credential))
+
+
+@lru_cache(maxsize=_NAMED_MAX)
+def _named(name: str) -> Principal:
+    """Return one principal for all connections with a credential; it takes 300 bytes."""
+    return Principal(name)
 
 
 class Owners:
