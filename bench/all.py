@@ -30,7 +30,8 @@ class Part(NamedTuple):
     """A benchmark: the arguments of its command, and those that shorten it for a trial.
 
     `takes_s` is an estimate for a quiet machine with two cores. One that `has_builds` measures both
-    builds, and `docs` says whether `--docs` is the page or its folder.
+    builds, and `docs` says whether `--docs` is the page or its folder. Memory does not depend on
+    other load, so it needs no quiet machine.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Part(NamedTuple):
     quick: str
     has_builds: bool = False
     docs: str = "page"
+    needs_quiet: bool = True
 
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the arguments of Python."""
@@ -49,7 +51,7 @@ class Part(NamedTuple):
             *self.command.split(),
             *(self.quick.split() if given.quick else ()),
             *(["--beside", given.beside.python] if beside else ()),
-            *(["--busy"] if given.busy else ()),
+            *(["--busy"] if given.busy and self.needs_quiet else ()),
             *("--docs", str(page)),
         ]
 
@@ -94,6 +96,7 @@ PARTS: Final = (
         80,
         "--seconds 0.2 --points 1",
     ),
+    Part("memory", "bench.memory", 120, "--count 4", needs_quiet=False),
     Part(
         "overload",
         "bench.growth --curve overload brokers --seconds 1",

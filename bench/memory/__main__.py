@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import bench.memory
-from bench.growth.__main__ import facts, raise_descriptor_limit
+from bench import builds, machine, page
+from bench.growth.__main__ import raise_descriptor_limit
 from bench.memory.cases import CASES, Case
 from bench.memory.stage import Stage, own_memory, settle, trace
-from bench.spark import page
 from requite.testing.processes import ProcessFailed
 
 _HEADER: Final = ("one more", "kind", "in the process of the", "bytes")
@@ -44,7 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     table = page.table(_HEADER, rows)
     print(f"\n{table}\n")
     if given.docs:
-        how = f"Made by `{shlex.join(['python', '-m', 'bench.memory', *arguments])}`. {facts()}"
+        how = f"Made by `{builds.shown('bench.memory', arguments)}`. "
+        how += page.sentence(machine.facts())
         page.write(given.docs, "memory", f"{how}\n\n{table}", maker="bench")
     for text in failures:
         print(f"\n{text}", file=sys.stderr)
