@@ -367,7 +367,8 @@ class AsyncClient:
 
         def ask(body: CallBody, again: Item | None = None) -> None:
             asked = self._builder.submit(None, body, clock.now(), timeout, service, idempotent)
-            self._submit(replace(asked, token=again or window.add(body)))
+            asked.token = again or window.add(body)  # only now: the body is valid
+            self._submit_soon(asked)
 
         feed = Feed(bodies, ask, lambda item: ask(item.body, item), self._gate)
         return self._map(feed, window, signal, return_errors)

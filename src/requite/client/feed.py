@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable
+from itertools import islice
 from typing import TypeAlias
 
 from requite.client.call_arguments import CallBody, check_bodies
@@ -62,14 +63,14 @@ class Feed:
             self._task.cancel()
 
     async def _fill_from(self, bodies: Iterable[CallBody], window: Window) -> None:
-        while window.room > 0 and not self.is_exhausted:
-            for body in bodies:
+        while (room := window.room) > 0 and not self.is_exhausted:
+            made = 0
+            for body in islice(bodies, room):
                 if not self._gate.is_open:
                     await self._gate.passed()
                 self._ask(body)
-                break
-            else:
-                self.is_exhausted = True
+                made += 1
+            self.is_exhausted = made < room
 
     async def _follow(self, window: Window, signal: asyncio.Event) -> None:
         assert isinstance(self._bodies, AsyncIterable)
