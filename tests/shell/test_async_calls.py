@@ -1,14 +1,16 @@
-"""`AsyncClient` and its engine: what `map` submits, and when."""
+"""`AsyncClient` and its engine: what starting, cancelling and `map` submit, and when."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Iterable, Sequence
 
 import pytest
 
 from requite.client import AsyncClient, aio
 from requite.engine import Cancel, DeliverAll, Effect, Input, Submit
+from requite.errors import LocalViolation
 from requite.request import Reply
 
 
@@ -50,6 +52,72 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Echo:
     return engine
 
 
+# --- started calls --------------------------------------------------------------------------------
+async def test_gathering_started_calls_makes_no_task(engine: Echo) -> None:
+    client = AsyncClient("mdp://localhost:1/echo")
+    replies = asyncio.gather(*(client.start(b"%d" % number) for number in range(10)))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert [reply.body for reply in await replies] == [b"%d" % number for number in range(10)]
+    assert engine.batches == [10]
+
+
+async def test_cancelling_a_started_call_cancels_it_at_once_and_once(engine: Echo) -> None:
+    engine.holds = True
+    client = AsyncClient("mdp://localhost:1/echo")
+    call = client.start(b"x")
+    assert call.cancel()
+    assert engine.batches == [1]  # in this order
+    assert engine.cancelled == [call]
+    assert not call.cancel()
+    assert engine.cancelled == [call]
+
+
+async def test_time_outs_and_cancelled_tasks_cancel_started_calls(engine: Echo) -> None:
+    engine.holds = True
+    client = AsyncClient("mdp://localhost:1/echo")
+    timed_out, in_scope, in_task = (client.start(b"x") for _ in range(3))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(timed_out, 0.001)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await in_scope
+    task = asyncio.create_task(asyncio.wait_for(in_task, None))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert engine.cancelled == [timed_out, in_scope, in_task]
+
+
+async def test_an_answered_call_cannot_be_cancelled(engine: Echo) -> None:
+    client = AsyncClient("mdp://localhost:1/echo")
+    call = client.start(b"x")
+    assert (await call).body == b"x"
+    assert not call.cancel()
+    assert engine.cancelled == []
+
+
+@pytest.mark.parametrize("method", ["call", "start"])
+async def test_a_task_keeps_its_context_variables(engine: Echo, method: str) -> None:
+    number: contextvars.ContextVar[int] = contextvars.ContextVar("number")
+    client = AsyncClient("mdp://localhost:1/echo")
+
+    async def ask(mine: int) -> int:
+        number.set(mine)
+        await getattr(client, method)(b"x")
+        return number.get()
+
+    assert await asyncio.gather(*map(ask, range(10))) == list(range(10))
+
+
+def test_a_call_cannot_be_started_outside_an_event_loop(engine: Echo) -> None:
+    client = AsyncClient("mdp://localhost:1/echo")
+    with pytest.raises(LocalViolation, match="no asyncio event loop is running"):
+        client.start(b"x")
+    assert engine.batches == []
+
+
+# --- map ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("as_completed", [False, True])
 async def test_map_submits_as_many_calls_together_as_replies_have_arrived(
     engine: Echo, as_completed: bool

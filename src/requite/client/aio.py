@@ -29,6 +29,7 @@ from requite.client.durable import Durable, Pause, Script
 from requite.client.feed import Feed
 from requite.client.gate import Gate
 from requite.client.incoming import Incoming
+from requite.client.started import StartedCall
 from requite.client.window import Item, Window
 from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Cancel, Drain, Submit
@@ -203,10 +204,11 @@ class AsyncClient:
             raise LocalViolation(
                 "a client with `bind` must be opened with `async with` before its first call"
             )
+        loop = running_loop()
         if self._journal is not None and self._loop is None:
             self._journal.start()
         self._shell.start()
-        self._loop = running_loop()
+        self._loop = loop
         self._thread = get_ident()
 
     # --- calls ------------------------------------------------------------------------------------
@@ -256,18 +258,21 @@ class AsyncClient:
         idempotent: bool = True,
         idempotency_key: bytes = b"",
     ) -> asyncio.Future[Reply]:
-        """Send a request and return the future of its reply; cancelling that cancels the call."""
-        future: asyncio.Future[Reply] = running_loop().create_future()
-        self.start_for(
-            future,
-            body,
-            timeout=timeout,
-            service=service,
-            idempotent=idempotent,
-            idempotency_key=idempotency_key,
+        """Send a request and return the future of its reply; cancelling that cancels the call.
+
+        `asyncio.gather(*(client.start(body) for body in bodies))` takes less than half the time of
+        the same with `call`, for each of which `gather` makes a task.
+        """
+        if self._thread != get_ident() or self._loop is None or not self._loop.is_running():
+            self._start()
+        call = StartedCall(loop=self._loop)
+        call.submit = self._submit
+        self._submit_soon(
+            self._builder.submit(
+                call, body, clock.now(), timeout, service, idempotent, idempotency_key
+            )
         )
-        future.add_done_callback(self._forget_if_cancelled)
-        return future
+        return call
 
     def start_for(
         self,
@@ -296,10 +301,6 @@ class AsyncClient:
     def cancel_for(self, taker: Taker) -> None:
         """Cancel the call that was started for `taker`; do nothing if it has ended."""
         self._submit(Cancel(taker))
-
-    def _forget_if_cancelled(self, future: asyncio.Future[Reply]) -> None:
-        if future.cancelled():
-            self._submit(Cancel(future))
 
     def stream(
         self,
