@@ -267,8 +267,8 @@ class AsyncClient:
     ) -> asyncio.Future[Reply]:
         """Send a request and return the future of its reply; cancelling that cancels the call.
 
-        `asyncio.gather(*(client.start(body) for body in bodies))` takes less than half the time of
-        the same with `call`, for each of which `gather` makes a task.
+        `asyncio.gather(*(client.start(body) for body in bodies))` costs less than the same with
+        `call`, for each of which `gather` makes a task.
         """
         if self._thread != get_ident() or self._loop is None or not self._loop.is_running():
             self._start()
