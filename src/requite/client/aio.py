@@ -7,8 +7,8 @@ calls of a client share its connection; up to `slots` of them may be in flight.
 path for exactly that class: with 64 tasks on uvloop (CPython 3.11) the coroutine adds 0.15 us to
 1.2 us. A subclass of the future that is also a coroutine costs 0.35 us more, and 0.7 us more in
 `create_task`. An awaitable with slots, which wakes all tasks of a batch in one callback, costs
-0.35 us more if interpreted and 0.1 us less if compiled. Only `gather` would gain, since it makes no
-task for a future: `start` returns one.
+0.35 us more if interpreted and 0.1 us less if compiled; on asyncio's own loop it would save 0.6 to
+1.1 us. `gather` would gain more, since it makes no task for a future: `start` returns one.
 """
 
 from __future__ import annotations
