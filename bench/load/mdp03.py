@@ -19,7 +19,7 @@ _ORIGIN = b"a client"  # the first half of its call ids
 INSTANCE = b"a worker"
 ID, STATUS = slice(7, 15), 15  # of a client's FINAL
 CLIENT_FINAL = b"MDPC03\x03"
-_CLIENT_HEARTBEAT = b"MDPC03\x05"
+CLIENT_HEARTBEAT = b"MDPC03\x05"
 _WORKER_REQUESTS = (b"MDPW03\x02", b"MDPW03\x0a")  # REQUEST, and REQUEST_OF a principal
 _WORKER_NOTICES = (b"MDPW03\x05", b"MDPW03\x09")  # HEARTBEAT, CANCEL
 _WORKER_FINAL_BYTES = 16  # magic, command, dispatch id, status
@@ -61,7 +61,7 @@ class Client:
             header = message[0]
             if header[:7] == CLIENT_FINAL and header[STATUS] == _OK and message[-1] == body:
                 count += 1
-            elif header[:7] != _CLIENT_HEARTBEAT:  # sent while it receives a large body
+            elif header[:7] != CLIENT_HEARTBEAT:  # sent while it receives a large body
                 raise UnexpectedMessage(f"the client was sent {message[0]!r}")
         return count
 

@@ -17,7 +17,7 @@ from bench.gauge import Gauge
 from bench.job import Job
 from bench.load import zmtp
 from bench.load.dialect import UnexpectedMessage
-from bench.load.mdp03 import CLIENT_FINAL, ID, STATUS, encode_request
+from bench.load.mdp03 import CLIENT_FINAL, CLIENT_HEARTBEAT, ID, STATUS, encode_request
 
 OK, OVERLOADED, EXPIRED = 0, 3, 4
 _TICK_S = 0.001
@@ -113,6 +113,8 @@ class Offer:
         messages, line.input = zmtp.split(line.input + data)
         for message in messages:
             header = message[0]
+            if header[:7] == CLIENT_HEARTBEAT:
+                continue
             if header[:7] != CLIENT_FINAL:
                 raise UnexpectedMessage(f"a client was sent {message}")
             self._note(int.from_bytes(header[ID], "big"), header[STATUS], now)
