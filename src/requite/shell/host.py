@@ -37,7 +37,8 @@ from requite.engine import (
     PeerJoined,
     PeerLost,
     PeerWritable,
-    Received,
+    ReadInTurn,
+    Refused,
     ResumeReading,
     RightsChanged,
     Send,
@@ -50,6 +51,7 @@ from requite.engine import (
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing.base import Chunk, CredentialsRefused, Framing, Message
 from requite.shell.admission import AdmissionControl, verify_now
+from requite.shell.fair_queue import FairQueue
 from requite.shell.feeder import Feeder
 from requite.shell.limiter import Limiter
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
@@ -156,6 +158,7 @@ class Host:
         self._limiter = Limiter(self.limits, self._drop, self._resume)
         self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
+        self._fair_queue = FairQueue(self.limits.burst, clock, self._feed, self._resume)
         self._pushing_back = 0  # how many links push back
         self._deliver_pairs = uses.get("deliver_all", self._one_by_one)
         fail = uses.get("fail", _unexpected)
@@ -167,6 +170,8 @@ class Host:
             Connect: lambda _effect: connect(),
             Disconnect: self._disconnect,
             StopReading: lambda effect: effect.peer.pause(Pause.ENGINE),
+            ReadInTurn: lambda effect: self._fair_queue.add(effect.peer),
+            Refused: lambda effect: self._fair_queue.refused(effect.peer, effect.count),
             ResumeReading: lambda effect: self._resume(effect.peer, Pause.ENGINE),
             CancelHandler: lambda effect: abandon(effect.token, effect.reason),
             Note: uses.get("note", _ignore),
@@ -273,7 +278,7 @@ class Host:
             self._expel(link, "protocol violation", str(violation))
         else:
             if link.joined or not framing.ready or self._admission.admit(link, messages):
-                self._take_in(link, messages)
+                self._take_in(link, messages, len(chunk))
             if not link.joined and framing.login is not None and not link.ended:
                 self._admission.log_in(link)
                 self._arm(self.next_at())
@@ -288,7 +293,7 @@ class Host:
             self.received(link, chunk)
         self._settle()
 
-    def _take_in(self, link: Link, messages: list[Message]) -> None:
+    def _take_in(self, link: Link, messages: list[Message], size: int = 0) -> None:
         """Handle what the framing has made of bytes: its answer, messages, the end."""
         framing = link.framing
         if answer := framing.output():
@@ -302,7 +307,7 @@ class Host:
         if messages or (link.joined and framing.mid_message):
             if link.mute and messages:
                 self._pending_links.first_message(link)
-            self._feed(Received(link, messages))
+            self._fair_queue.received(link, messages, size)
         if framing.farewell and not link.ended:
             self._hang_up(link)
             self._tell_end(link, framing.farewell)
@@ -358,14 +363,20 @@ class Host:
 
         Raises `LocalViolation` at the end if the engine refused a deferred input.
         """
+        has_waited = self._fair_queue.is_waiting
         try:
             # User callbacks may submit more, for which no other flush is requested.
             while self._feeder.later or self._dirty:
                 if self._feeder.later:
                     self._feed_later()
                 self._write_out()
+            self._fair_queue.go_on()
+            if has_waited and self._dirty:
+                self._write_out()
         finally:  # an exception of a signal handler must not stop output forever
             self._flush_wanted = self._delivered = False
+        if has_waited:
+            self._settle()
         if (refused := self._feeder.take_refusal()) is not None:
             raise refused
 
@@ -498,7 +509,8 @@ class Host:
         """
         if self._feeder.feeding:
             return
-        if (self._dirty or self._delivered) and not self._flush_wanted:
+        wanted = self._dirty or self._delivered or self._fair_queue.is_waiting
+        if wanted and not self._flush_wanted:
             self._flush_wanted = True
             self._want_flush()
         at = self.engine.deadline()
@@ -609,6 +621,7 @@ class Host:
         self._pending_links.forget(link)
         self._admission.forget(link)
         self._limiter.forget(link)
+        self._fair_queue.forget(link)
         if link.pushed_back:
             self._release(link)
 
