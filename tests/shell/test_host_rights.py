@@ -65,11 +65,12 @@ def test_a_refused_peer_is_told_whether_its_credentials_or_its_quota_are_the_rea
     peer, listener = Zmtp(SocketType.DEALER), Zmtp(SocketType.ROUTER)
     stream = FakeStream("b")
     link = bench.host.opened(stream, accepted=True, framing=listener)
-    peer.receive(listener.opening())
+    opening = listener.opening()
+    peer.receive(opening)
     bench.host.received(link, peer.opening() + peer.output())
     told = b"".join(call for call in stream.calls if isinstance(call, bytes))
     with pytest.raises(RefusedByPeer, match="too-many-connections" if by_quota else "status 400"):
-        peer.receive(told.removeprefix(listener.opening()))
+        peer.receive(told.removeprefix(opening))
 
 
 def test_connections_from_before_a_quota_count(bench: HostBench, users: Users) -> None:
