@@ -119,6 +119,7 @@ READERS_FILES: Final = frozenset(
         "broker.toml",
         "hello.py",
         "new.toml",
+        "orders.py",
         "pool.toml",
         "requite_submit.py",
         "requite.zip",

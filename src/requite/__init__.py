@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from requite.core import liveness
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import (
+    BadReply,
+    BadRequest,
     CallError,
     CallTimeout,
     Cancelled,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from requite.dedup import Dedup
     from requite.protocols.majordomo.policy import BrokerPolicy
     from requite.shell.curve import CurveListener
+    from requite.typed import Context, Depends, Middleware, Proceed, Service, raises
     from requite.worker import Worker, service
 
 __version__ = "0.1.0"
@@ -54,6 +57,8 @@ __build__ = "pure" if liveness.__file__.endswith((".py", ".pyc")) else "compiled
 
 __all__ = [
     "AsyncClient",
+    "BadReply",
+    "BadRequest",
     "Broker",
     "BrokerPolicy",
     "CallError",
@@ -61,16 +66,20 @@ __all__ = [
     "Cancelled",
     "Client",
     "ConfigurationError",
+    "Context",
     "CurveListener",
     "Deadline",
     "Dedup",
+    "Depends",
     "HeartbeatPolicy",
     "LocalViolation",
+    "Middleware",
     "NoService",
     "Overloaded",
     "PairFailed",
     "Partial",
     "Poisoned",
+    "Proceed",
     "ProtocolViolation",
     "RemoteFailure",
     "RemoteViolation",
@@ -78,6 +87,7 @@ __all__ = [
     "Request",
     "RequiteError",
     "RetryPolicy",
+    "Service",
     "Status",
     "StoreUnavailable",
     "TransportError",
@@ -85,6 +95,7 @@ __all__ = [
     "Worker",
     "WorkerLost",
     "deadline",
+    "raises",
     "service",
     "sp",
 ]
@@ -94,10 +105,16 @@ _HOME = {
     "Broker": "requite.broker",
     "BrokerPolicy": "requite.protocols.majordomo.policy",
     "Client": "requite.client",
+    "Context": "requite.typed",
     "CurveListener": "requite.shell.curve",
     "Dedup": "requite.dedup",
+    "Depends": "requite.typed",
+    "Middleware": "requite.typed",
+    "Proceed": "requite.typed",
+    "Service": "requite.typed",
     "Worker": "requite.worker",
     "deadline": "requite.client.call_arguments",
+    "raises": "requite.typed",
     "service": "requite.worker",
 }
 

@@ -6,7 +6,9 @@
     │   ├── NoService            no worker serves the service
     │   ├── Overloaded           a queue or the table of slots is full
     │   ├── Denied               the caller has no right to make this call
+    │   ├── BadRequest           the request does not fit the method; the handler has not run
     │   ├── RemoteFailure        a negative reply: the handler failed or refused
+    │   │   └── BadReply         the reply does not fit the method, as the caller knows it
     │   ├── WorkerLost           the worker died with the request, which may not be run again
     │   ├── Poisoned             every worker that was given the request died with it
     │   ├── UnknownTicket        no durable request is stored under the ticket
@@ -85,6 +87,69 @@ class Denied(CallError):
 
 class RemoteFailure(CallError):
     """A negative reply: the handler raised, or refused the request. The message is the worker's."""
+
+
+class BadRequest(CallError):
+    """The request does not fit the method of a typed service; its handler has not run.
+
+    `path` is the place in the request (`$.count`), `reason` what is wrong there.
+    """
+
+    says_what_to_do = True
+
+    def __init__(
+        self,
+        path: str,
+        reason: str,
+        *,
+        may_have_executed: bool = False,
+        attempts: int = 0,
+    ) -> None:
+        super().__init__(
+            f"{path}: {reason}", may_have_executed=may_have_executed, attempts=attempts
+        )
+        self.path = path
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_flaw, (
+            type(self), self.path, self.reason, self.may_have_executed, self.attempts,
+        )  # fmt: skip
+
+
+class BadReply(RemoteFailure):
+    """The reply does not fit the method, as this caller knows it; the handler has run.
+
+    `path` is the place in the reply (`$.price`), `reason` what is wrong there.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        reason: str,
+        *,
+        may_have_executed: bool = True,
+        attempts: int = 0,
+    ) -> None:
+        super().__init__(
+            f"the reply does not fit the method: {path}: {reason}; `requite describe` shows what"
+            " the service has now",
+            may_have_executed=may_have_executed,
+            attempts=attempts,
+        )
+        self.path = path
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_flaw, (
+            type(self), self.path, self.reason, self.may_have_executed, self.attempts,
+        )  # fmt: skip
+
+
+def _rebuild_flaw(
+    kind: type[BadRequest | BadReply], path: str, reason: str, may_have_executed: bool, n: int
+) -> CallError:
+    return kind(path, reason, may_have_executed=may_have_executed, attempts=n)
 
 
 class WorkerLost(CallError):

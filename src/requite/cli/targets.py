@@ -9,10 +9,10 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from requite.errors import ConfigurationError, RequiteError
-from requite.worker import Service
+from requite.worker import Group, Service
 
 
-def load_service(target: str) -> Service:
+def load_service(target: str) -> Service | Group:
     """Import the service of a target, from installed modules or the current directory.
 
     Raises `ConfigurationError`, which lists the services of the module.
@@ -23,10 +23,11 @@ def load_service(target: str) -> Service:
     found: Any = _import(target, module_name)
     for name in path.split("."):
         found = _attribute(target, found, name)
-    if not isinstance(found, Service):
+    if not _is_service(found):
         kind = type(found).__name__
         _refuse(target, f"it is a {kind}, not a service; decorate it with @requite.service('name')")
-    return found
+    served: Service | Group = found
+    return served
 
 
 def _import(target: str, name: str) -> ModuleType:
@@ -52,10 +53,14 @@ def _attribute(target: str, holder: Any, name: str) -> Any:
     try:
         return getattr(holder, name)
     except AttributeError:
-        there = [known for known, value in vars(holder).items() if isinstance(value, Service)]
+        there = [known for known, value in vars(holder).items() if _is_service(value)]
         hint = f"its services are {', '.join(there)}" if there else "it has no services"
         where = getattr(holder, "__name__", type(holder).__name__)
         _refuse(target, f"{where} has no attribute {name!r}; {hint}")
+
+
+def _is_service(value: Any) -> bool:
+    return isinstance(value, Service | Group) and not isinstance(value, type)
 
 
 def _refuse(target: str, why: str) -> NoReturn:

@@ -189,7 +189,8 @@ def worker(
         Parameter(
             name="MODULE:ATTR",
             required=True,
-            help="The functions to serve, each decorated with `@requite.service(NAME)`.",
+            help="The functions to serve, each decorated with `@requite.service(NAME)`, and typed "
+            "services (`requite.Service`).",
         ),
     ],
     addresses: Addresses = Addresses(),
@@ -260,7 +261,7 @@ def worker(
         insecure=addresses.insecure,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
-    names = ", ".join(service.name for service in services)
+    names = ", ".join(server.services)
     if setup.check:
         places = [f"for {redact(url)}" for url in connect]
         places += [f"at {redact(url)}" for url in addresses.bind]

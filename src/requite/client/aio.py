@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import WeakSet
 
 from requite.access.exposure import check_exposure
@@ -48,8 +48,12 @@ from requite.shell.aio import AioShell, running_loop
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.speaks.endpoints import Urls, bound_at
 from requite.speaks.plans import ClientSettings
-from requite.speaks.registry import client_plan, read_endpoints
+from requite.speaks.registry import carries, client_plan, read_endpoints
 
+if TYPE_CHECKING:
+    from requite.typed.context import Middleware
+
+P = TypeVar("P")
 T = TypeVar("T")
 
 _CLIENTS: Final[WeakSet[AsyncClient]] = WeakSet()
@@ -131,6 +135,7 @@ class AsyncClient:
         check_exposure(plan.connections.listen, is_guarded=False, insecure=insecure)
         self._endpoints = endpoints
         self._slots = slots
+        self._dialect = dialect
         name = endpoints.service if service is None else service
         self._builder = SubmitBuilder(name, timeout, plan.traits, message_size_max)
         self._durable = Durable(name, self._builder, plan.traits)
@@ -402,6 +407,43 @@ class AsyncClient:
             feed.stop()
             for item in window.running():
                 self._submit(Cancel(item))
+
+    # --- typed services ---------------------------------------------------------------------------
+    def bind(
+        self,
+        protocol: Callable[..., P],
+        service: str | None = None,
+        *,
+        version: str = "1",
+        codec: str = "json",
+        middleware: Sequence[Middleware] = (),
+    ) -> P:
+        """Return an object with the methods of a `Protocol` class, each of them a typed call.
+
+            class Orders(Protocol):
+                async def price(self, order: Order, *, timeout: float = ...) -> Quote: ...
+
+            quote = await client.bind(Orders, "orders").price(Order("a", 2), timeout=2)
+
+        A method has at most one parameter besides the options of `call` (`timeout`, `idempotent`,
+        `idempotency_key`). One with partial replies is `def watch(...) -> AsyncIterator[Quote]`.
+        `requite.raises` declares its errors.
+
+        - `service`: the name of the typed service, if the URL does not name it.
+        - `version`, `codec`: those of the service; of the version, only the first number matters.
+        - `middleware`: async functions around each call, the first one outermost (`Middleware`).
+
+        Methods raise the errors of `call`, the declared ones, `BadRequest` for a message that does
+        not fit, and `BadReply`. Raises `ConfigurationError` for a class that cannot be bound, and
+        for what the client's protocol does not carry.
+        """
+        from requite.typed.binding import Options, bind
+
+        name = self._endpoints.service if service is None else service
+        carried = carries(self._endpoints, self._dialect)
+        options = Options(name, version, codec, middleware, carried, is_async=True)
+        bound: P = bind(self, protocol, options)
+        return bound
 
     # --- durable requests (Titanic) ---------------------------------------------------------------
     async def submit(

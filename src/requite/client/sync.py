@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -11,7 +11,7 @@ from math import inf
 from threading import Lock
 from time import sleep
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import WeakSet
 
 from requite.access.exposure import check_exposure
@@ -38,8 +38,12 @@ from requite.shell.journaling import JournalOption, chronicle_of, journal_in, ne
 from requite.shell.sync import Signal, SyncShell
 from requite.speaks.endpoints import Urls, bound_at
 from requite.speaks.plans import ClientSettings
-from requite.speaks.registry import client_plan, read_endpoints
+from requite.speaks.registry import carries, client_plan, read_endpoints
 
+if TYPE_CHECKING:
+    from requite.typed.context import Middleware
+
+P = TypeVar("P")
 T = TypeVar("T")
 
 # A `map` sends requests together if they can be made within this time.
@@ -139,6 +143,7 @@ class Client:
         check_exposure(self._plan.connections.listen, is_guarded=False, insecure=insecure)
         self._endpoints = endpoints
         self._slots = slots
+        self._dialect = dialect
         name = endpoints.service if service is None else service
         self._builder = SubmitBuilder(name, timeout, self._plan.traits, message_size_max)
         self._durable = Durable(name, self._builder, self._plan.traits)
@@ -342,6 +347,29 @@ class Client:
             return replace(asked, token=again or window.add(body))
 
         return _map(self._ready, iter(bodies), ask, window, signal, return_errors)
+
+    # --- typed services ---------------------------------------------------------------------------
+    def bind(
+        self,
+        protocol: Callable[..., P],
+        service: str | None = None,
+        *,
+        version: str = "1",
+        codec: str = "json",
+        middleware: Sequence[Middleware] = (),
+    ) -> P:
+        """Return an object with the methods of a `Protocol` class, each of them a typed call.
+
+        See `AsyncClient.bind`. Methods are declared with `def`, those with partial replies as
+        `def watch(...) -> Iterator[Quote]`; middleware must not await anything besides `proceed`.
+        """
+        from requite.typed.binding import Options, bind
+
+        name = self._endpoints.service if service is None else service
+        carried = carries(self._endpoints, self._dialect)
+        options = Options(name, version, codec, middleware, carried, is_async=False)
+        bound: P = bind(self, protocol, options)
+        return bound
 
     # --- durable requests (Titanic) ---------------------------------------------------------------
     def submit(

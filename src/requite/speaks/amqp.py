@@ -37,6 +37,7 @@ from requite.speaks.plans import (
     NO_DIALECTS,
     NO_HOLD_BACK,
     NO_LEASES,
+    Carries,
     ClientPlan,
     ClientSettings,
     S,
@@ -158,6 +159,12 @@ class _Traits:
             raise ConfigurationError(
                 f"the body has {count} frames, but AMQP carries only one; join them, or use MDP"
             )
+
+
+def carries(endpoints: Endpoints, _dialect: str | None) -> Carries:
+    """Return what messages carry: a queue of the URL, or a group of a pool, is one service."""
+    options = endpoints.only_dialled().options
+    return Carries("pool" not in options and "queue" not in options, refusals=True, partials=True)
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:

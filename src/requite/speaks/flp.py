@@ -39,11 +39,13 @@ from requite.speaks.curve import (
 )
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
+    BODIES,
     CAPACITY_DEFAULT,
     NO_DIALECTS,
     NO_HOLD_BACK,
     NO_LEASES,
     CallEngine,
+    Carries,
     ClientPlan,
     ClientSettings,
     PlainTraits,
@@ -174,6 +176,11 @@ class _ShotgunTraits(PlainTraits):
 
 
 _SHOTGUN_TRAITS: Final = _ShotgunTraits("Freelance", _TRAITS.whom)
+
+
+def carries(_endpoints: Endpoints, _dialect: str | None) -> Carries:
+    """Return that messages carry only bodies."""
+    return BODIES
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:

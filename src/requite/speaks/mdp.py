@@ -32,6 +32,7 @@ from requite.speaks.curve import DIALLING, check_curve, dialling_mechanism
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
     CAPACITY_DEFAULT,
+    Carries,
     ClientPlan,
     ClientSettings,
     S,
@@ -140,6 +141,14 @@ class _Traits:
 
     def refuse(self, why: str) -> None:
         raise ConfigurationError(f"MDP {self.dialect.version} {why}; MDP 0.3 can")
+
+
+def carries(endpoints: Endpoints, dialect: str | None) -> Carries:
+    """Return what messages carry: only 0.3 has negative replies, and a group of a pool is one
+    service."""
+    options = endpoints.only_dialled().options
+    spoken = by_version(dialect or options.get("dialect", DIALECT_DEFAULT))
+    return Carries("pool" not in options, refusals=spoken.has_ids, partials=spoken.has_partials)
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:

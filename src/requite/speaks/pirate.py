@@ -39,10 +39,12 @@ from requite.speaks.curve import (
 )
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
+    BODIES,
     CAPACITY_DEFAULT,
     NO_DIALECTS,
     NO_HOLD_BACK,
     NO_LEASES,
+    Carries,
     ClientPlan,
     ClientSettings,
     PlainTraits,
@@ -121,6 +123,11 @@ def check_url(url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
 
 # --- clients --------------------------------------------------------------------------------------
 _TRAITS: Final = PlainTraits("a Lazy Pirate", "the address of its server")
+
+
+def carries(_endpoints: Endpoints, _dialect: str | None) -> Carries:
+    """Return that messages carry only bodies."""
+    return BODIES
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:

@@ -32,6 +32,21 @@ NO_LEASES: Final = "no handler leases (MDP 0.3 has, or use asyncio.timeout() in 
 """Features that several protocols lack, in the words of `refuse_given`."""
 
 
+class Carries(NamedTuple):
+    """What messages carry besides their bodies, where typed services need it.
+
+    `names`: the name of the service. `refusals`: negative replies. `partials`: partial replies.
+    """
+
+    names: bool
+    refusals: bool
+    partials: bool
+
+
+BODIES: Final = Carries(names=False, refusals=False, partials=False)
+"""Of protocols whose messages carry nothing but bodies."""
+
+
 # --- clients --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class ClientSettings:

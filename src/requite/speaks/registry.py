@@ -14,7 +14,14 @@ from requite.errors import ConfigurationError
 from requite.request import RetryPolicy
 from requite.speaks.endpoints import Endpoints, Urls
 from requite.speaks.guess import explain
-from requite.speaks.plans import ClientPlan, ClientSettings, S, ServicePlan, WorkerSettings
+from requite.speaks.plans import (
+    Carries,
+    ClientPlan,
+    ClientSettings,
+    S,
+    ServicePlan,
+    WorkerSettings,
+)
 from requite.speaks.url import Scheme, ServiceUrl, read_parts, redact, refuse
 
 # In the order in which error messages list them.
@@ -52,6 +59,9 @@ class Spoken(Protocol):
     def check_url(self, url: ServiceUrl, *, listening: bool, shown: str) -> ServiceUrl:
         """Validate and interpret the URL's options. Raises `ConfigurationError`, which quotes
         `shown` (the URL without a password), for what the protocol does not support."""
+
+    def carries(self, endpoints: Endpoints, dialect: str | None) -> Carries:
+        """Return what messages carry besides their bodies at these URLs."""
 
     def client_plan(self, endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:
         """Plan a client. Raises `ConfigurationError` for settings that cannot work."""
@@ -124,6 +134,12 @@ def _several(urls: Urls) -> Sequence[str]:
 
 def _kind_of(what: object) -> str:
     return "None" if what is None else f"{what!r} ({type(what).__name__})"
+
+
+def carries(endpoints: Endpoints, dialect: str | None) -> Carries:
+    """Return what messages carry besides their bodies at these URLs. `dialect`: that of MDP, if it
+    is not in the URL."""
+    return spoken(endpoints.protocol).carries(endpoints, dialect)
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:

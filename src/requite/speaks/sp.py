@@ -34,10 +34,12 @@ from requite.shell.connections import Connections, Endpoint
 from requite.shell.link import LinkLimits
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import (
+    BODIES,
     CAPACITY_DEFAULT,
     NO_DIALECTS,
     NO_HOLD_BACK,
     NO_LEASES,
+    Carries,
     ClientPlan,
     ClientSettings,
     PlainTraits,
@@ -284,6 +286,11 @@ def _host_header(address: WsAddress) -> str:
 
 # --- clients --------------------------------------------------------------------------------------
 _TRAITS: Final = PlainTraits("SP", "the address of its service", frames_max=1)
+
+
+def carries(_endpoints: Endpoints, _dialect: str | None) -> Carries:
+    """Return that messages carry only bodies."""
+    return BODIES
 
 
 def client_plan(endpoints: Endpoints, settings: ClientSettings) -> ClientPlan:

@@ -1,6 +1,6 @@
 """Workers: `@service` names a handler, `Worker` serves it."""
 
-from requite.worker.handler import Handler, Service, service
+from requite.worker.handler import Group, Handler, Service, service
 from requite.worker.worker import Worker
 
-__all__ = ["Handler", "Service", "Worker", "service"]
+__all__ = ["Group", "Handler", "Service", "Worker", "service"]

@@ -28,10 +28,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from requite.errors import ConfigurationError
 from requite.request import Request
+from requite.speaks.plans import Carries
 
 if TYPE_CHECKING:
     from requite.dedup import Dedup
@@ -70,6 +71,28 @@ class Service:
         return self.handler(request)
 
 
+class Serving(Protocol):
+    """The services that one worker serves for a group."""
+
+    @property
+    def services(self) -> Sequence[Service]:
+        """The services."""
+
+    async def open(self) -> None:
+        """Prepare, before the worker serves."""
+
+    async def close(self) -> None:
+        """Clean up, after the worker has closed."""
+
+
+@runtime_checkable
+class Group(Protocol):
+    """Several services in one object, as a typed `requite.Service` is."""
+
+    def serve(self, carries: Carries) -> Serving:
+        """Return what one worker serves. Raises `ConfigurationError`."""
+
+
 def service(name: str, *, idempotent: Dedup | None = None) -> Callable[[Handler], Service]:
     """Make a handler a service of this name, for a `Worker` to serve.
 
@@ -82,12 +105,13 @@ def service(name: str, *, idempotent: Dedup | None = None) -> Callable[[Handler]
         raise ConfigurationError("a service needs a name: @service('echo')")
 
     def decorate(handler: Handler) -> Service:
-        return Service(name, handler, _kind_of(handler), idempotent)
+        return Service(name, handler, kind_of(handler), idempotent)
 
     return decorate
 
 
-def _kind_of(handler: Handler) -> Kind:
+def kind_of(handler: Handler) -> Kind:
+    """Return the kind of a handler. Raises `ConfigurationError` unless it is callable."""
     if not callable(handler):
         raise ConfigurationError(f"a handler must be a function of one request, not {handler!r}")
     function: Any = handler

@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from requite.errors import ConfigurationError
 from requite.speaks.endpoints import Endpoints
 from requite.speaks.plans import ServicePlan, WorkerSettings, no_call_id
-from requite.speaks.registry import service_plans
-from requite.worker.handler import Service
+from requite.speaks.registry import carries, service_plans
+from requite.worker.handler import Group, Service, Serving
+
+
+class Expanded(NamedTuple):
+    """The services of a worker, and the groups that some of them belong to."""
+
+    services: Sequence[Service]
+    groups: Sequence[Serving]
+
+
+def expanded(
+    endpoints: Endpoints, given: Sequence[Service | Group], dialect: str | None
+) -> Expanded:
+    """Replace each group by its services. Raises `ConfigurationError` for groups that the protocol
+    does not support."""
+    if not any(isinstance(each, Group) for each in given):
+        return Expanded([each for each in given if not isinstance(each, Group)], ())
+    carried = carries(endpoints, dialect)
+    services: list[Service] = []
+    groups: list[Serving] = []
+    for each in given:
+        if isinstance(each, Group):
+            groups.append(each.serve(carried))
+            services += groups[-1].services
+        else:
+            services.append(each)
+    return Expanded(services, groups)
 
 
 def plans_for(

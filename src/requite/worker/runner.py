@@ -260,7 +260,7 @@ class Runner:
     def _failed(self, token: Any, error: BaseException) -> None:
         if not isinstance(error, RemoteFailure):
             _log.warning("a handler of %s failed", self._service.name, exc_info=error)
-        self.submit(Finished(token, (_reason(error),), Status.FAILED))
+        self.submit(Finished(token, (reason_of(error),), Status.FAILED))
 
     def _dropped(self, token: Any) -> None:
         self._unheard.discard(token)
@@ -287,7 +287,7 @@ def _run(work: Callable[[Request], Any], request: Request) -> Any:
         raise RuntimeError(f"the handler raised {type(error).__name__}: {error}") from error
 
 
-def _reason(error: BaseException) -> bytes:
+def reason_of(error: BaseException) -> bytes:
     """Return the reason for the caller, even if the exception's `__str__` fails."""
     try:
         text = str(error)

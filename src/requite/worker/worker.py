@@ -28,14 +28,14 @@ from requite.shell.journaling import (
 from requite.speaks.endpoints import Urls, bound_at
 from requite.speaks.plans import ServicePlan, WorkerSettings
 from requite.speaks.registry import read_endpoints
-from requite.worker.handler import Service
-from requite.worker.plans import plans_for
+from requite.worker.handler import Group, Service
+from requite.worker.plans import expanded, plans_for
 from requite.worker.runner import Runner
 from requite.worker.standing import NO_TROUBLE, Standing, Trouble
 
 
 class Worker(Daemon):
-    """Serves `services` behind the broker at `url`, or over SP.
+    """Serves `services`, typed or not, behind the broker at `url`, or over SP.
 
         requite.Worker("mdp://localhost:5555", echo).run()
         requite.Worker(echo, bind="sp+tcp://127.0.0.1:7000").run()
@@ -80,8 +80,8 @@ class Worker(Daemon):
 
     def __init__(
         self,
-        url: Urls | Service = (),
-        *services: Service,
+        url: Urls | Service | Group = (),
+        *services: Service | Group,
         bind: Urls = (),
         capacity: int | None = None,
         heartbeat: HeartbeatPolicy | float | None = None,
@@ -96,7 +96,7 @@ class Worker(Daemon):
         insecure: bool = False,
         journal: JournalOption | None = None,
     ) -> None:
-        if isinstance(url, Service):
+        if isinstance(url, Service | Group):
             if any(isinstance(each, str) for each in services):
                 raise ConfigurationError("pass the URL before the services: Worker(url, service)")
             services = (url, *services)
@@ -117,7 +117,8 @@ class Worker(Daemon):
             name,
             chronicle_of(self._journal),
         )
-        self._plans = plans_for(self._endpoints, services, settings)  # refuses bad names here
+        handled, self._groups = expanded(self._endpoints, services, dialect)
+        self._plans = plans_for(self._endpoints, handled, settings)  # refuses bad names here
         listen = [each for plan in self._plans for each in plan.connections.listen]
         check_exposure(listen, is_guarded=access is not None, insecure=insecure)
         self._guard = make_guard(
@@ -128,14 +129,18 @@ class Worker(Daemon):
             access_record(self._journal),
         )
         self._runtimes: list[_PlanRuntime] = []
-        names = ", ".join(dict.fromkeys(plan.service.name for plan in self._plans))
+        names = ", ".join(self.services)
         places = [" or ".join(map(str, url.addresses)) for url in self._endpoints.dials]
         self._standing = Standing(names, places, self._troubles)
         self._watching: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        names = ", ".join(dict.fromkeys(plan.service.name for plan in self._plans))
-        return f"<Worker {names} for {self._endpoints}>"
+        return f"<Worker {', '.join(self.services)} for {self._endpoints}>"
+
+    @property
+    def services(self) -> list[str]:
+        """The names of the services; a typed service has one for each method."""
+        return list(dict.fromkeys(plan.service.name for plan in self._plans))
 
     @property
     def addresses(self) -> list[str]:
@@ -158,6 +163,8 @@ class Worker(Daemon):
             self._journal.start()
         self._runtimes = self._make_runtimes()
         try:
+            for group in self._groups:
+                await group.open()
             for runtime in self._runtimes:
                 await runtime.open()
                 await runtime.shell.listen_all()
@@ -174,7 +181,7 @@ class Worker(Daemon):
 
     def _lacks_to_call(self, principal: Principal, _place: Any) -> str:
         """Return why a client may not connect: it needs the right to call one of the services."""
-        names = dict.fromkeys(plan.service.name for plan in self._plans)
+        names = self.services
         if any(principal.may("call", name) for name in names):
             return ""
         return f"{principal} has no right to call {' or '.join(map(repr, names))}"
@@ -233,6 +240,8 @@ class Worker(Daemon):
         for runtime in self._runtimes:
             await runtime.close()
         self._runtimes.clear()
+        for group in self._groups:
+            await group.close()
         if self._journal is not None:
             for plan in self._plans:
                 plan.engine.jobs.flush_open_spans(clock.now())

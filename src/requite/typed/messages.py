@@ -1,0 +1,110 @@
+"""Encode and decode the messages of one method, according to its annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from requite.errors import BadReply, BadRequest, ConfigurationError
+from requite.typed.codec import FLAWS, Codec, flaw_of
+from requite.typed.schema import check_type
+from requite.typed.signature import Signature
+
+_EMPTY = (b"", b"null", b"\xc0")
+
+
+def reader(codec: Codec, kind: Any) -> Callable[[bytes], Any]:
+    """Return the function that decodes a message received; it raises one of `FLAWS`."""
+    if kind is bytes:
+        return _as_it_is
+    return _nothing if kind is None else codec.decoder(kind)
+
+
+def strict_reader(codec: Codec, kind: Any) -> Callable[[bytes], Any]:
+    """Return the same, which also refuses duplicate keys."""
+    return reader(codec, kind) if kind in (bytes, None) else codec.strict_decoder(kind)
+
+
+def writer(codec: Codec, kind: Any) -> Callable[[Any], bytes]:
+    """Return the function that encodes a message without a check of its type."""
+    if kind is bytes:
+        return bytes
+    return _empty if kind is None else codec.encode
+
+
+def checked_writer(codec: Codec, kind: Any) -> Callable[[Any], bytes]:
+    """Return the function that encodes a message and reads it as its receiver will; it raises one
+    of `FLAWS` for a value of another type."""
+    if kind is bytes:
+        return _only_bytes
+    if kind is None:
+        return _only_none
+    encode, decode = codec.encode, codec.decoder(kind)
+
+    def write(value: Any) -> bytes:
+        body = encode(value)
+        decode(body)
+        return body
+
+    return write
+
+
+def check_types(signature: Signature, whose: str) -> None:
+    """Raise `ConfigurationError` for annotations that no message can have."""
+    for what, kind in (("takes", signature.input), ("returns", signature.output)):
+        try:
+            check_type(kind)
+        except (*FLAWS, NotImplementedError) as error:
+            raise ConfigurationError(f"{whose} {what} {kind!r}: {error}") from error
+
+
+def request_writer(codec: Codec, signature: Signature) -> Callable[[Any], bytes]:
+    """Return the client's encoder of requests; it raises `BadRequest`."""
+    encode = writer(codec, signature.input)
+
+    def write(value: Any) -> bytes:
+        try:
+            return encode(value)
+        except (*FLAWS, NotImplementedError) as error:
+            raise BadRequest(*flaw_of(error)) from error
+
+    return write
+
+
+def reply_reader(codec: Codec, signature: Signature) -> Callable[[bytes, int], Any]:
+    """Return the client's decoder of replies, which takes the attempts of the call, too; it raises
+    `BadReply`."""
+    decode = reader(codec, signature.output)
+
+    def read(body: bytes, attempts: int) -> Any:
+        try:
+            return decode(body)
+        except FLAWS as error:
+            raise BadReply(*flaw_of(error), attempts=attempts) from error
+
+    return read
+
+
+def _as_it_is(body: bytes) -> bytes:
+    return body
+
+
+def _nothing(body: bytes) -> None:
+    if body not in _EMPTY:
+        raise ValueError("it must be empty")
+
+
+def _empty(_value: Any) -> bytes:
+    return b""
+
+
+def _only_bytes(value: Any) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(f"expected bytes, got {type(value).__name__}")
+    return bytes(value)
+
+
+def _only_none(value: Any) -> bytes:
+    if value is not None:
+        raise TypeError(f"expected None, got {type(value).__name__}")
+    return b""

@@ -1,0 +1,62 @@
+"""JSON Schema 2020-12 of annotated types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from requite.request import Request
+from requite.typed.codec import is_model
+
+Schema = dict[str, Any]
+
+REFERENCE: Final = "#/$defs/"
+_BYTES: Final[Schema] = {"contentEncoding": "binary", "description": "bytes, as they are"}
+_NOTHING: Final[Schema] = {"type": "null"}
+
+
+def check_type(kind: Any) -> None:
+    """Raise `TypeError` for a type that no message can have."""
+    schemas_of([kind])
+
+
+def schemas_of(kinds: Sequence[Any]) -> tuple[list[Schema], dict[str, Schema]]:
+    """Return the schemas of types, and the definitions to which they refer (`#/$defs/NAME`)."""
+    encoded = [kind for kind in kinds if kind is not None and kind not in (bytes, Request)]
+    made, definitions = msgspec.json.schema_components(
+        encoded, schema_hook=_schema_of_custom, ref_template=f"{REFERENCE}{{name}}"
+    )
+    for schema in [*made, *definitions.values()]:
+        _hoist(schema, definitions)
+    schemas = iter(made)
+    return [_whole(kind) or next(schemas) for kind in kinds], definitions
+
+
+def _whole(kind: Any) -> Schema | None:
+    if kind in (bytes, Request):
+        return dict(_BYTES)
+    return dict(_NOTHING) if kind is None else None
+
+
+def _schema_of_custom(kind: Any) -> Schema:
+    if not is_model(kind):
+        raise TypeError(f"messages cannot have values of {kind.__name__}")
+    schema: Schema = kind.model_json_schema(ref_template=f"{REFERENCE}{{model}}")
+    inner = schema.pop("$defs", {})
+    return {"$ref": f"{REFERENCE}{kind.__name__}", "$defs": {**inner, kind.__name__: schema}}
+
+
+def _hoist(schema: Any, definitions: dict[str, Schema]) -> None:
+    """Move the definitions of models of pydantic to the others."""
+    if isinstance(schema, dict):
+        for name, inner in schema.pop("$defs", {}).items():
+            _hoist(inner, definitions)
+            if definitions.setdefault(name, inner) != inner:
+                raise TypeError(f"two types of the service are named {name}")
+        for value in schema.values():
+            _hoist(value, definitions)
+    elif isinstance(schema, list):
+        for value in schema:
+            _hoist(value, definitions)

@@ -1,0 +1,357 @@
+"""A typed service as one worker serves it: handlers of bytes around its methods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, Final
+
+from requite.errors import ConfigurationError, RemoteFailure
+from requite.request import Request
+from requite.speaks.plans import Carries
+from requite.typed.codec import FLAWS, Codec, flaw_of
+from requite.typed.context import Context, Middleware, chained
+from requite.typed.depends import Resolver
+from requite.typed.envelope import unwrap_request, wrap_refusal, wrap_reply
+from requite.typed.messages import checked_writer, strict_reader
+from requite.typed.method import Method
+from requite.typed.names import DESCRIBE
+from requite.typed.refusals import bad_request, no_method, unambiguous
+from requite.worker.handler import Kind
+from requite.worker.handler import Service as Handled
+from requite.worker.runner import reason_of
+
+_YIELDING: Final = (Kind.GENERATOR, Kind.ASYNC_GENERATOR)
+_OVER: Final = object()
+
+_log = logging.getLogger("requite.worker")
+
+
+class Serving:
+    """The handlers of a service for one worker, and what lives as long as it: the `lifespan` and
+    the dependencies made once."""
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        prefix: str,
+        codec: Codec,
+        methods: tuple[Method, ...],
+        middleware: tuple[Middleware, ...],
+        lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,
+        describe: Callable[[Request], Awaitable[bytes]],
+        carries: Carries,
+    ) -> None:
+        self._name = name
+        self._version = version
+        self._codec = codec
+        self._middleware = middleware
+        self._make_lifespan = lifespan
+        self._lifespan: AbstractAsyncContextManager[Any] | None = None
+        self._resolver = Resolver()
+        self._state: Any = None
+        if not carries.partials:
+            _check_has_no_partials(methods, "the protocol of the URL")
+        served = [self._handled(method) for method in methods]
+        served.append(Handled(f"{prefix}.{DESCRIBE}", describe, Kind.COROUTINE))
+        if carries.names:
+            if not carries.refusals:
+                raise ConfigurationError(
+                    "MDP before 0.3 has no negative replies, which typed services need; use MDP 0.3"
+                )
+            self.services = tuple(served)
+        else:
+            self.services = (self._in_the_body(prefix, served, methods, carries),)
+
+    async def open(self) -> None:
+        """Enter the service's `lifespan`; raises what it raises."""
+        if self._make_lifespan is not None:
+            lifespan = self._make_lifespan()
+            self._state = await lifespan.__aenter__()
+            self._lifespan = lifespan
+
+    async def close(self) -> None:
+        """Leave the `lifespan`, once."""
+        lifespan, self._lifespan = self._lifespan, None
+        if lifespan is not None:
+            await lifespan.__aexit__(None, None, None)
+
+    # --- handlers of bytes ------------------------------------------------------------------------
+    def _handled(self, method: Method) -> Handled:
+        needs = method.signature.needs
+        kind = method.kind
+        if self._middleware or needs.dependencies:
+            kind = Kind.ASYNC_GENERATOR if kind in _YIELDING else Kind.COROUTINE
+            make = _yielding_whole if kind is Kind.ASYNC_GENERATOR else _calling_coroutine
+            run = self._whole_run(method)
+        else:
+            make = _PLAIN[kind]
+            run = self._plain_run(method)
+        handler = make(self._reading(method), run, self._writing(method), _Refusing(method))
+        return Handled(method.address, handler, kind, method.idempotent)
+
+    def _reading(self, method: Method) -> Callable[[Request], Any]:
+        """Return the function that decodes a request; it raises the refusal of a bad one."""
+        kind = method.signature.input
+        if kind is Request:
+            return _the_request
+        decode = strict_reader(self._codec, kind)
+
+        def read(request: Request) -> Any:
+            try:
+                return decode(request.body)
+            except FLAWS as error:
+                raise bad_request(flaw_of(error)) from error
+
+        return read
+
+    def _writing(self, method: Method) -> Callable[[Any], bytes]:
+        """Return the function that encodes a reply; it raises the failure of a wrong one, which is
+        also logged."""
+        encode = checked_writer(self._codec, method.signature.output)
+
+        def write(value: Any) -> bytes:
+            try:
+                return encode(value)
+            except (*FLAWS, NotImplementedError) as error:
+                path, reason = flaw_of(error)
+                _log.error("%s returned a wrong reply: %s: %s", method.address, path, reason)
+                text = f"the handler returned a wrong reply: {path}: {reason}"
+                raise RemoteFailure(text) from error
+
+        return write
+
+    def _context(self, method: Method, request: Request) -> Context:
+        return Context(self._name, self._version, method.name, request, self._state)
+
+    def _plain_run(self, method: Method) -> Callable[[Any, Request], Any]:
+        """Return the function that calls a method without middleware and dependencies."""
+        function, signature = method.function, method.signature
+        name = signature.needs.context
+        if not name:
+            if signature.parameter:
+                return lambda message, _request: function(message)
+            return lambda _message, _request: function()
+        arguments = _arguments(method)
+        return lambda message, request: function(
+            *arguments(message), **{name: self._context(method, request)}
+        )
+
+    def _whole_run(self, method: Method) -> Callable[[Any, Request], Any]:
+        """Return the coroutine function that runs a method within its middleware, with its
+        dependencies; that of one with partial replies returns their async iterator.
+
+        A `def` method runs in the event loop's pool of threads, since middleware is asynchronous.
+        """
+        function, needs = method.function, method.signature.needs
+        arguments = _arguments(method)
+
+        async def last(message: Any, context: Context) -> Any:
+            keywords = await self._resolver.keywords(needs, context)
+            call = partial(function, *arguments(message), **keywords)
+            match method.kind:
+                case Kind.COROUTINE:
+                    return await call()
+                case Kind.FUNCTION:
+                    return await asyncio.to_thread(call)
+                case Kind.ASYNC_GENERATOR:
+                    return call()
+                case Kind.GENERATOR:
+                    return _from_thread(call())
+
+        run = chained(self._middleware, last)
+        return lambda message, request: run(message, self._context(method, request))
+
+    # --- where messages carry only bodies ---------------------------------------------------------
+    def _in_the_body(
+        self, prefix: str, served: list[Handled], methods: tuple[Method, ...], carries: Carries
+    ) -> Handled:
+        """Return the one handler that finds the method in the body of the request."""
+        _check_has_no_partials(methods, "an address that is one service")
+        for method in methods:
+            if method.idempotent is not None:
+                raise ConfigurationError(
+                    f"{method.address} has Dedup, which needs a service name for each method; use"
+                    " MDP 0.3 without a pool"
+                )
+        handlers = {each.name: _awaitable(each) for each in served}
+
+        async def dispatch(request: Request) -> bytes:
+            try:
+                name, payload = unwrap_request(request.body)
+            except ValueError as error:
+                raise bad_request(flaw_of(error)) from error
+            handler = handlers.get(name)
+            if handler is None:
+                raise no_method(name)
+            request.service, request.frames = name, (payload,)
+            return await handler(request)
+
+        async def dispatch_without_refusals(request: Request) -> bytes:
+            try:
+                return wrap_reply(await dispatch(request))
+            except Exception as error:
+                if not isinstance(error, RemoteFailure):
+                    _log.warning("a handler of %s failed", request.service, exc_info=error)
+                return wrap_refusal(reason_of(error))
+
+        handler = dispatch if carries.refusals else dispatch_without_refusals
+        return Handled(prefix, handler, Kind.COROUTINE)
+
+
+def _the_request(request: Request) -> Request:
+    return request
+
+
+def _arguments(method: Method) -> Callable[[Any], tuple[Any, ...]]:
+    """Return the function that makes a method's positional arguments from its message."""
+    if method.signature.parameter:
+        return lambda message: (message,)
+    return lambda _message: ()
+
+
+async def _from_thread(parts: Iterator[Any]) -> AsyncIterator[Any]:
+    """Iterate in threads over what a `def` method yields."""
+    while (part := await asyncio.to_thread(next, parts, _OVER)) is not _OVER:
+        yield part
+
+
+def _awaitable(handled: Handled) -> Callable[[Request], Awaitable[bytes]]:
+    """Return a handler as a coroutine function."""
+    handler = handled.handler
+    if handled.kind is Kind.COROUTINE:
+        return handler
+    return lambda request: asyncio.to_thread(handler, request)
+
+
+def _check_has_no_partials(methods: tuple[Method, ...], where: str) -> None:
+    for method in methods:
+        if method.signature.streams:
+            raise ConfigurationError(
+                f"{method.address} has partial replies, which {where} does not carry; use MDP 0.3"
+                " without a pool"
+            )
+
+
+class _Refusing:
+    """The errors that a method declares, with `RemoteFailure`, and how each is sent."""
+
+    def __init__(self, method: Method) -> None:
+        self._address = method.address
+        self._declared = [(error.kind, error) for error in method.errors.values()]
+        self.kinds: tuple[type[Exception], ...] = (
+            RemoteFailure,
+            *(kind for kind, _ in self._declared),
+        )
+
+    def refusal(self, error: Exception) -> Exception:
+        """Return the exception whose text is sent."""
+        for kind, declared in self._declared:
+            if isinstance(error, kind):
+                try:
+                    return RemoteFailure(declared.text_of(error))
+                except (*FLAWS, AttributeError, NotImplementedError) as flaw:
+                    _log.error("%s raised a wrong %s: %s", self._address, kind.__name__, flaw)
+                    return RemoteFailure(f"{kind.__name__}, which cannot be sent: {flaw}")
+        return unambiguous(error) if isinstance(error, RemoteFailure) else error
+
+
+Reading = Callable[[Request], Any]
+Running = Callable[[Any, Request], Any]
+Writing = Callable[[Any], bytes]
+
+
+def _calling_coroutine(read: Reading, run: Running, write: Writing, refusing: _Refusing) -> Any:
+    kinds: tuple[type[Exception], ...] = refusing.kinds
+    refusal = refusing.refusal
+
+    async def handle(request: Request) -> bytes:
+        message = read(request)
+        try:
+            result = await run(message, request)
+        except kinds as error:
+            raise refusal(error) from error
+        return write(result)
+
+    return handle
+
+
+def _calling_function(read: Reading, run: Running, write: Writing, refusing: _Refusing) -> Any:
+    kinds: tuple[type[Exception], ...] = refusing.kinds
+    refusal = refusing.refusal
+
+    def handle(request: Request) -> bytes:
+        message = read(request)
+        try:
+            result = run(message, request)
+        except kinds as error:
+            raise refusal(error) from error
+        return write(result)
+
+    return handle
+
+
+def _yielding_async(read: Reading, run: Running, write: Writing, refusing: _Refusing) -> Any:
+    kinds: tuple[type[Exception], ...] = refusing.kinds
+    refusal = refusing.refusal
+
+    async def handle(request: Request) -> AsyncIterator[bytes]:
+        parts = run(read(request), request)
+        try:
+            async for part in parts:
+                yield write(part)
+        except kinds as error:
+            raise refusal(error) from error
+        finally:
+            await parts.aclose()
+
+    return handle
+
+
+def _yielding_whole(read: Reading, run: Running, write: Writing, refusing: _Refusing) -> Any:
+    kinds: tuple[type[Exception], ...] = refusing.kinds
+    refusal = refusing.refusal
+
+    async def handle(request: Request) -> AsyncIterator[bytes]:
+        message = read(request)
+        parts: Any = None
+        try:
+            parts = await run(message, request)
+            async for part in parts:
+                yield write(part)
+        except kinds as error:
+            raise refusal(error) from error
+        finally:
+            if hasattr(parts, "aclose"):
+                await parts.aclose()
+
+    return handle
+
+
+def _yielding(read: Reading, run: Running, write: Writing, refusing: _Refusing) -> Any:
+    kinds: tuple[type[Exception], ...] = refusing.kinds
+    refusal = refusing.refusal
+
+    def handle(request: Request) -> Iterator[bytes]:
+        parts = run(read(request), request)
+        try:
+            for part in parts:
+                yield write(part)
+        except kinds as error:
+            raise refusal(error) from error
+        finally:
+            parts.close()
+
+    return handle
+
+
+_PLAIN: Final = {
+    Kind.COROUTINE: _calling_coroutine,
+    Kind.FUNCTION: _calling_function,
+    Kind.ASYNC_GENERATOR: _yielding_async,
+    Kind.GENERATOR: _yielding,
+}
