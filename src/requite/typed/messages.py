@@ -13,16 +13,14 @@ from requite.typed.signature import Signature
 _EMPTY = (b"", b"null", b"\xc0")
 
 
-def reader(codec: Codec, kind: Any) -> Callable[[bytes], Any]:
+Reading = Callable[[bytes], Any]
+
+
+def reader(codec: Codec, kind: Any) -> Reading:
     """Return the function that decodes a message received; it raises one of `FLAWS`."""
     if kind is bytes:
         return _as_it_is
     return _nothing if kind is None else codec.decoder(kind)
-
-
-def strict_reader(codec: Codec, kind: Any) -> Callable[[bytes], Any]:
-    """Return the same, which also refuses duplicate keys."""
-    return reader(codec, kind) if kind in (bytes, None) else codec.strict_decoder(kind)
 
 
 def writer(codec: Codec, kind: Any) -> Callable[[Any], bytes]:
@@ -32,21 +30,14 @@ def writer(codec: Codec, kind: Any) -> Callable[[Any], bytes]:
     return _empty if kind is None else codec.encode
 
 
-def checked_writer(codec: Codec, kind: Any) -> Callable[[Any], bytes]:
-    """Return the function that encodes a message and reads it as its receiver will; it raises one
-    of `FLAWS` for a value of another type."""
+def checked_writer(codec: Codec, kind: Any) -> tuple[Callable[[Any], bytes], Reading]:
+    """Return the functions that encode a message and that decode it, as its receiver will; one of
+    them raises one of `FLAWS` for a value of another type."""
     if kind is bytes:
-        return _only_bytes
+        return _only_bytes, _as_it_is
     if kind is None:
-        return _only_none
-    encode, decode = codec.encode, codec.decoder(kind)
-
-    def write(value: Any) -> bytes:
-        body = encode(value)
-        decode(body)
-        return body
-
-    return write
+        return _only_none, _as_it_is
+    return codec.encode, codec.decoder(kind)
 
 
 def check_types(signature: Signature, whose: str) -> None:

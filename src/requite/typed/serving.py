@@ -16,7 +16,7 @@ from requite.typed.codec import FLAWS, Codec, flaw_of
 from requite.typed.context import Context, Middleware, chained
 from requite.typed.depends import Resolver
 from requite.typed.envelope import unwrap_request, wrap_refusal, wrap_reply
-from requite.typed.messages import checked_writer, strict_reader
+from requite.typed.messages import checked_writer, reader
 from requite.typed.method import Method
 from requite.typed.names import DESCRIBE
 from requite.typed.refusals import bad_request, no_method, unambiguous
@@ -84,26 +84,41 @@ class Serving:
     def _handled(self, method: Method) -> Handled:
         needs = method.signature.needs
         kind = method.kind
+        make: Any
+        run: Any
         if self._middleware or needs.dependencies:
             kind = Kind.ASYNC_GENERATOR if kind in _YIELDING else Kind.COROUTINE
             make = _yielding_whole if kind is Kind.ASYNC_GENERATOR else _calling_coroutine
             run = self._whole_run(method)
         else:
-            make = _PLAIN[kind]
-            run = self._plain_run(method)
+            make, run = _PLAIN[kind], self._plain_run(method)
+            if kind is Kind.COROUTINE and method.signature.parameter and not needs.context:
+                make, run = _calling_with_message, method.function
         handler = make(self._reading(method), run, self._writing(method), _Refusing(method))
         return Handled(method.address, handler, kind, method.idempotent)
 
     def _reading(self, method: Method) -> Callable[[Request], Any]:
-        """Return the function that decodes a request; it raises the refusal of a bad one."""
+        """Return the function that decodes a request; it raises the refusal of a bad one.
+
+        What encodes to the very bytes that it was decoded from has no duplicate keys, since an
+        encoder writes none. So a request of a bound client costs one encoding more (0.4 us for 120
+        bytes); only others are parsed a second time, which takes ten times as long.
+        """
         kind = method.signature.input
         if kind is Request:
             return _the_request
-        decode = strict_reader(self._codec, kind)
+        decode, codec = reader(self._codec, kind), self._codec
+        if kind in (bytes, None):
+            return _reading_plain(decode)
+        encode, check_keys = codec.encode, codec.check_keys
 
         def read(request: Request) -> Any:
+            body = request.body
             try:
-                return decode(request.body)
+                message = decode(body)
+                if encode(message) != body:
+                    check_keys(body)
+                return message
             except FLAWS as error:
                 raise bad_request(flaw_of(error)) from error
 
@@ -111,12 +126,14 @@ class Serving:
 
     def _writing(self, method: Method) -> Callable[[Any], bytes]:
         """Return the function that encodes a reply; it raises the failure of a wrong one, which is
-        also logged."""
-        encode = checked_writer(self._codec, method.signature.output)
+        also logged. To find it, the reply is decoded as the caller will (0.5 us for 60 bytes)."""
+        encode, decode = checked_writer(self._codec, method.signature.output)
 
         def write(value: Any) -> bytes:
             try:
-                return encode(value)
+                body = encode(value)
+                decode(body)
+                return body
             except (*FLAWS, NotImplementedError) as error:
                 path, reason = flaw_of(error)
                 _log.error("%s returned a wrong reply: %s: %s", method.address, path, reason)
@@ -203,6 +220,18 @@ class Serving:
         return Handled(prefix, handler, Kind.COROUTINE)
 
 
+def _reading_plain(decode: Callable[[bytes], Any]) -> Callable[[Request], Any]:
+    """Return the function that reads a message that has no keys."""
+
+    def read(request: Request) -> Any:
+        try:
+            return decode(request.body)
+        except FLAWS as error:
+            raise bad_request(flaw_of(error)) from error
+
+    return read
+
+
 def _the_request(request: Request) -> Request:
     return request
 
@@ -273,6 +302,25 @@ def _calling_coroutine(read: Reading, run: Running, write: Writing, refusing: _R
         message = read(request)
         try:
             result = await run(message, request)
+        except kinds as error:
+            raise refusal(error) from error
+        return write(result)
+
+    return handle
+
+
+def _calling_with_message(
+    read: Reading, run: Callable[[Any], Any], write: Writing, refusing: _Refusing
+) -> Any:
+    """Return the handler of the usual method, which takes a message and nothing else: one call
+    less than `_calling_coroutine` (0.1 us)."""
+    kinds: tuple[type[Exception], ...] = refusing.kinds
+    refusal = refusing.refusal
+
+    async def handle(request: Request) -> bytes:
+        message = read(request)
+        try:
+            result = await run(message)
         except kinds as error:
             raise refusal(error) from error
         return write(result)
