@@ -95,26 +95,22 @@ class BadRequest(CallError):
     `path` is the place in the request (`$.count`), `reason` what is wrong there.
     """
 
-    says_what_to_do = True
-
     def __init__(
         self,
-        path: str,
-        reason: str,
+        message: str,
         *,
-        may_have_executed: bool = False,
+        path: str = "$",
+        reason: str = "",
+        may_have_executed: bool = True,
         attempts: int = 0,
     ) -> None:
-        super().__init__(
-            f"{path}: {reason}", may_have_executed=may_have_executed, attempts=attempts
-        )
+        super().__init__(message, may_have_executed=may_have_executed, attempts=attempts)
         self.path = path
-        self.reason = reason
+        self.reason = reason or message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_flaw, (
-            type(self), self.path, self.reason, self.may_have_executed, self.attempts,
-        )  # fmt: skip
+        said = (type(self), str(self), self.path, self.reason)
+        return _rebuild_misfit, (*said, self.may_have_executed, self.attempts)
 
 
 class BadReply(RemoteFailure):
@@ -125,31 +121,31 @@ class BadReply(RemoteFailure):
 
     def __init__(
         self,
-        path: str,
-        reason: str,
+        message: str,
         *,
+        path: str = "$",
+        reason: str = "",
         may_have_executed: bool = True,
         attempts: int = 0,
     ) -> None:
-        super().__init__(
-            f"the reply does not fit the method: {path}: {reason}; `requite describe` shows what"
-            " the service has now",
-            may_have_executed=may_have_executed,
-            attempts=attempts,
-        )
+        super().__init__(message, may_have_executed=may_have_executed, attempts=attempts)
         self.path = path
-        self.reason = reason
+        self.reason = reason or message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_flaw, (
-            type(self), self.path, self.reason, self.may_have_executed, self.attempts,
-        )  # fmt: skip
+        said = (type(self), str(self), self.path, self.reason)
+        return _rebuild_misfit, (*said, self.may_have_executed, self.attempts)
 
 
-def _rebuild_flaw(
-    kind: type[BadRequest | BadReply], path: str, reason: str, may_have_executed: bool, n: int
+def _rebuild_misfit(
+    kind: type[BadRequest | BadReply],
+    message: str,
+    path: str,
+    reason: str,
+    may_have_executed: bool,
+    n: int,
 ) -> CallError:
-    return kind(path, reason, may_have_executed=may_have_executed, attempts=n)
+    return kind(message, path=path, reason=reason, may_have_executed=may_have_executed, attempts=n)
 
 
 class WorkerLost(CallError):

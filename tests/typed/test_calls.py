@@ -360,7 +360,8 @@ async def test_a_call_that_is_cancelled_interrupts_its_method() -> None:
 
 
 def test_errors_survive_pickling() -> None:
-    for error in (BadRequest("$.a", "bad", attempts=2), BadReply("$", "bad", attempts=3)):
+    for kind in (BadRequest, BadReply):
+        error = kind("what", path="$.a", reason="why", may_have_executed=False, attempts=2)
         copy = pickle.loads(pickle.dumps(error))
         assert (str(copy), copy.path, copy.reason) == (str(error), error.path, error.reason)
         assert (copy.may_have_executed, copy.attempts) == (error.may_have_executed, error.attempts)

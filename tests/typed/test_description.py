@@ -63,6 +63,7 @@ async def test_a_service_describes_itself() -> None:
         "name": "price",
         "address": "orders.v2.price",
         "doc": "Price an order.",
+        "parameter": "order",
         "input": {"$ref": "#/$defs/Order"},
         "output": {"$ref": "#/$defs/Quote"},
         "partial": False,

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Protocol
 
+import msgspec
 import pytest
 from tests.typed.shop import Calls, Order, Orders, OutOfStock, Quote, Shop, served
 
@@ -54,6 +55,14 @@ async def describe(order: Order) -> int:
     return 1
 
 
+def namesake(kind: type) -> Any:
+    return msgspec.defstruct("Order", [("x", kind)], module=__name__)
+
+
+async def namesakes(order: list[namesake(int) | None]) -> namesake(str):  # type: ignore[valid-type]
+    return order
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
@@ -90,6 +99,10 @@ def test_other_settings_that_cannot_work() -> None:
         requite.Service("orders", codec="xml")
     with pytest.raises(ConfigurationError, match="has no methods"):
         requite.Worker("mdp://127.0.0.1", requite.Service("orders"))
+    service = requite.Service("orders")
+    service.method(namesakes)
+    with pytest.raises(ConfigurationError, match="two types of the service have the name of"):
+        requite.Worker("mdp://127.0.0.1", service)
     service = Shop().service
     with pytest.raises(ConfigurationError, match="two methods named 'price'"):
         service.method(name="price")(many_ints)

@@ -15,6 +15,7 @@ from cyclopts import Group, Parameter, validators
 
 from requite.chronicle import CALL_ID_SIZE, EventRow, Kind, WriterRole
 from requite.cli.access.options import Insecure
+from requite.cli.descriptions import typed_error
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised, is_brokerless, kind_of, sentence
 from requite.cli.options import (
@@ -36,7 +37,13 @@ from requite.cli.presence import (
     wait_for_worker,
 )
 from requite.cli.serving import CannotListenError
-from requite.errors import CallError, ConfigurationError, NoService, TransportError
+from requite.errors import (
+    CallError,
+    ConfigurationError,
+    NoService,
+    RemoteFailure,
+    TransportError,
+)
 from requite.protocols.titanic.wire import REQUEST
 from requite.request import Partial, Reply, RetryPolicy, Status
 from requite.shell import clock
@@ -346,6 +353,16 @@ async def _open(client: AsyncClient) -> None:
 
 
 async def _print_replies(
+    client: AsyncClient, planned: PlannedCall, stream: bool, printer: Printer
+) -> None:
+    """Print the replies. Raises the errors of calls; those of typed services as what they are."""
+    try:
+        await _print_all(client, planned, stream, printer)
+    except RemoteFailure as failure:
+        raise typed_error(failure) from failure
+
+
+async def _print_all(
     client: AsyncClient, planned: PlannedCall, stream: bool, printer: Printer
 ) -> None:
     may_repeat = not planned.once

@@ -7,6 +7,7 @@ from typing import Final
 
 from requite.cli.failures import is_unsent
 from requite.errors import (
+    BadRequest,
     CallError,
     CallTimeout,
     Cancelled,
@@ -64,6 +65,7 @@ _BY_ERROR: Final[tuple[tuple[type[RequiteError], ExitCode], ...]] = (
     (CallTimeout, ExitCode.TIMEOUT),
     (NoService, ExitCode.UNAVAILABLE),
     (Overloaded, ExitCode.UNAVAILABLE),
+    (BadRequest, ExitCode.FAILED),
     (RemoteFailure, ExitCode.FAILED),
     (Denied, ExitCode.FAILED),
     (WorkerLost, ExitCode.LOST),

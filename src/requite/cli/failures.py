@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from requite.cli.output import printable
 from requite.errors import (
+    BadReply,
+    BadRequest,
     CallError,
     CallTimeout,
     Cancelled,
@@ -56,6 +58,8 @@ _KINDS: Final[dict[type[CallError], Kind]] = {
     CallTimeout: Kind("TIMEOUT", "`requite services {place}` shows workers and queues"),
     NoService: Kind("NO_SERVICE", "`requite services {place}` shows which services have workers"),
     Overloaded: Kind("OVERLOADED", _AGAIN, _AGAIN, _AGAIN),
+    BadRequest: Kind("BAD_REQUEST", "`requite describe {place}` shows what it takes"),
+    BadReply: Kind("BAD_REPLY", ""),
     RemoteFailure: Kind("FAILED", ""),
     Denied: Kind("DENIED", "`requite access whoami {place}` shows what you may do"),
     WorkerLost: Kind("WORKER_LOST", "read its worker's log before you try again", "", _LOGS),
@@ -92,7 +96,7 @@ def advised(url: str, *, is_request: bool = True) -> Iterator[None]:
         yield
     except CallError as error:
         # Most messages of the engines say it already, in more detail.
-        says_it = " run" in str(error) or isinstance(error, RemoteFailure)
+        says_it = " run" in str(error) or _is_of_handler(error)
         if is_request and not says_it:
             ran = "may have run" if error.may_have_executed else "has not run"
             error.add_note(f"the request {ran}")
@@ -109,9 +113,13 @@ def _advice(kind: Kind, url: str) -> str:
 
 def sentence(error: RequiteError) -> str:
     """Return an error and its notes as one line; escape control characters from peers."""
-    text = f"the handler failed: {error}" if isinstance(error, RemoteFailure) else str(error)
+    text = f"the handler failed: {error}" if _is_of_handler(error) else str(error)
     parts = filter(None, [text.rstrip("."), *getattr(error, "__notes__", ())])
     return printable("; ".join(parts))
+
+
+def _is_of_handler(error: RequiteError) -> bool:
+    return isinstance(error, RemoteFailure) and not isinstance(error, BadReply)
 
 
 def is_brokerless(url: str) -> bool:

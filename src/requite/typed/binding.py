@@ -13,7 +13,7 @@ from requite.speaks.plans import Carries
 from requite.typed.codec import codec_of
 from requite.typed.context import Context, Middleware, chained
 from requite.typed.envelope import unwrap_reply, wrap_request
-from requite.typed.messages import check_types, reply_reader, request_writer
+from requite.typed.messages import bad_reply, check_types, reply_reader, request_writer
 from requite.typed.names import prefix_of
 from requite.typed.refusals import DeclaredError, declared, error_of, raised_by
 from requite.typed.signature import OPTIONS, Signature, method_signature
@@ -180,7 +180,7 @@ def _unwrapping(read: Read, errors: Errors) -> Read:
         try:
             reply = unwrap_reply(body)
         except ValueError as error:
-            raise BadReply("$", str(error), attempts=attempts) from error
+            raise bad_reply("$", str(error), attempts) from error
         if not reply.is_negative:
             return read(reply.payload, attempts)
         failure = RemoteFailure(reply.payload.decode(errors="replace"), attempts=attempts)

@@ -39,6 +39,7 @@ def description_of(
                 "name": method.name,
                 "address": method.address,
                 "doc": method.signature.doc,
+                "parameter": method.signature.parameter,
                 "input": next(following),
                 "output": next(following),
                 "partial": method.signature.streams,

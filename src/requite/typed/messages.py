@@ -57,9 +57,21 @@ def request_writer(codec: Codec, signature: Signature) -> Callable[[Any], bytes]
         try:
             return encode(value)
         except (*FLAWS, NotImplementedError) as error:
-            raise BadRequest(*flaw_of(error)) from error
+            path, reason = flaw_of(error)
+            raise BadRequest(
+                f"{path}: {reason}", path=path, reason=reason, may_have_executed=False
+            ) from error
 
     return write
+
+
+def bad_reply(path: str, reason: str, attempts: int) -> BadReply:
+    """Return the error of a reply that does not fit."""
+    text = (
+        f"the reply does not fit the method: {path}: {reason}; `requite describe` shows what the"
+        " service has now"
+    )
+    return BadReply(text, path=path, reason=reason, attempts=attempts)
 
 
 def reply_reader(codec: Codec, signature: Signature) -> Callable[[bytes, int], Any]:
@@ -71,7 +83,7 @@ def reply_reader(codec: Codec, signature: Signature) -> Callable[[bytes, int], A
         try:
             return decode(body)
         except FLAWS as error:
-            raise BadReply(*flaw_of(error), attempts=attempts) from error
+            raise bad_reply(*flaw_of(error), attempts) from error
 
     return read
 

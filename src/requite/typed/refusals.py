@@ -183,7 +183,11 @@ def _error(
     message = str(told.get("message", ""))
     if name == _BAD_REQUEST:
         return BadRequest(
-            str(told.get("path", "$")), str(told.get("reason", message)), attempts=attempts
+            message,
+            path=str(told.get("path", "$")),
+            reason=str(told.get("reason", message)),
+            may_have_executed=False,
+            attempts=attempts,
         )
     if name == _NO_METHOD:
         return NoService(message, may_have_executed=False, attempts=attempts)

@@ -25,9 +25,12 @@ def check_type(kind: Any) -> None:
 def schemas_of(kinds: Sequence[Any]) -> tuple[list[Schema], dict[str, Schema]]:
     """Return the schemas of types, and the definitions to which they refer (`#/$defs/NAME`)."""
     encoded = [kind for kind in kinds if kind is not None and kind not in (bytes, Request)]
-    made, definitions = msgspec.json.schema_components(
-        encoded, schema_hook=_schema_of_custom, ref_template=f"{REFERENCE}{{name}}"
-    )
+    try:
+        made, definitions = msgspec.json.schema_components(
+            encoded, schema_hook=_schema_of_custom, ref_template=f"{REFERENCE}{{name}}"
+        )
+    except KeyError as error:  # of msgspec, for two classes of one name in one module
+        raise TypeError(f"two types of the service have the name of {error}") from error
     for schema in [*made, *definitions.values()]:
         _hoist(schema, definitions)
     schemas = iter(made)

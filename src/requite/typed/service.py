@@ -142,10 +142,16 @@ class Service:
         return function
 
     def describe(self) -> dict[str, Any]:
-        """Return the description of the service (docs/protocols/typed.md, "Descriptions")."""
-        return description_of(
-            self.name, self.version, self.codec.name, self.prefix, self.methods.values()
-        )
+        """Return the description of the service (docs/protocols/typed.md, "Descriptions").
+
+        Raises `ConfigurationError` for two types that have the same name.
+        """
+        try:
+            return description_of(
+                self.name, self.version, self.codec.name, self.prefix, self.methods.values()
+            )
+        except TypeError as error:
+            raise ConfigurationError(f"{self.name} cannot be described: {error}") from error
 
     def serve(self, carries: Carries) -> Serving:
         """Return what one worker serves. For `Worker`.

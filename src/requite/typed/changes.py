@@ -1,0 +1,143 @@
+"""Incompatible changes between two descriptions of a service.
+
+What a caller of the old one sends must be accepted by the new one, and what the new one sends must
+be readable by a caller of the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from requite.typed.described import DescribedMethod, Description, Schema
+from requite.typed.schema import REFERENCE
+
+Definitions = dict[str, Schema]
+
+_KINDS: Final = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
+_LIMITS: Final = (
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
+    "maxLength", "pattern", "minItems", "maxItems", "minProperties", "maxProperties",
+)  # fmt: skip
+
+
+def incompatible_changes(old: Description, new: Description) -> list[str]:
+    """Return, as sentences, what breaks callers of the old service; empty if nothing does."""
+    found: list[str] = []
+    if old.prefix != new.prefix:
+        found.append(f"the names begin with {new.prefix}, not with {old.prefix}")
+    if old.codec != new.codec:
+        found.append(f"the codec is {new.codec}, not {old.codec}")
+    methods = {method.name: method for method in new.methods}
+    for method in old.methods:
+        if method.name not in methods:
+            found.append(f"{method.name} is gone")
+            continue
+        found += _changed(method, methods[method.name], old.definitions, new.definitions)
+    return found
+
+
+def _changed(
+    old: DescribedMethod, new: DescribedMethod, before: Definitions, after: Definitions
+) -> Iterator[str]:
+    name = old.name
+    if old.partial is not new.partial:
+        yield f"{name} has {'' if new.partial else 'no '}partial replies now"
+    for reason in _Comparison(before, after).misfits(old.input, new.input, "$"):
+        yield f"{name} refuses requests that it took: {reason}"
+    for reason in _Comparison(after, before).misfits(new.output, old.output, "$"):
+        yield f"{name} returns what its callers cannot read: {reason}"
+    errors = {error.name: error for error in old.errors}
+    for error in new.errors:
+        if error.name in errors:
+            known = errors[error.name]
+            for reason in _Comparison(after, before).misfits(error.data, known.data, "$"):
+                yield f"{name} raises {error.name} as its callers cannot read it: {reason}"
+
+
+class _Comparison:
+    """Whether values of one schema, the writer's, fit another one, the reader's."""
+
+    def __init__(self, writers: Definitions, readers: Definitions) -> None:
+        self._writers = writers
+        self._readers = readers
+        self._compared: set[tuple[str, str]] = set()
+
+    def misfits(self, writer: Schema, reader: Schema, path: str) -> Iterator[str]:
+        """Yield why values of `writer` do not fit `reader`; a recursive type is compared once."""
+        pair = (str(writer.get("$ref", "")), str(reader.get("$ref", "")))
+        if all(pair):
+            if pair in self._compared:
+                return
+            self._compared.add(pair)
+        writer, reader = _resolved(writer, self._writers), _resolved(reader, self._readers)
+        for alternative in writer.get("anyOf", [writer]):
+            readers = reader.get("anyOf", [reader])
+            reasons = [list(self._one(alternative, each, path)) for each in readers]
+            if all(reasons):
+                yield from min(reasons, key=len)
+
+    def _one(self, writer: Schema, reader: Schema, path: str) -> Iterator[str]:
+        writer, reader = _resolved(writer, self._writers), _resolved(reader, self._readers)
+        if (values := _values(reader)) is not None:
+            sent = _values(writer)
+            if sent is None:
+                yield f"{path} is any {_kind(writer) or 'value'}, not one of {values}"
+            elif added := [value for value in sent if value not in values]:
+                yield f"{path} may be {', '.join(map(repr, added))}"
+            return
+        kind, wanted = _kind(writer), reader.get("type")
+        if wanted is not None and kind != wanted and (kind, wanted) != ("integer", "number"):
+            yield f"{path} is {kind or 'any value'}, not {wanted}"
+            return
+        for name in ("format", "contentEncoding"):
+            if name in reader and writer.get(name) != reader[name]:
+                yield f"{path} is {writer.get(name, 'any string')}, not {reader[name]}"
+        for name in _LIMITS:
+            if name in reader and writer.get(name) != reader[name]:
+                yield f"{path} has another limit: {name} {reader[name]}"
+        yield from self._parts(writer, reader, path)
+
+    def _parts(self, writer: Schema, reader: Schema, path: str) -> Iterator[str]:
+        sent, known = writer.get("properties", {}), reader.get("properties", {})
+        always = writer.get("required", [])
+        for name in reader.get("required", []):
+            if name not in always:
+                yield (
+                    f"{path}.{name} may be missing" if name in sent else f"{path}.{name} is missing"
+                )
+        for name, schema in sent.items():
+            if name in known:
+                yield from self.misfits(schema, known[name], f"{path}.{name}")
+            elif reader.get("additionalProperties") is False:
+                yield f"{path}.{name} is unknown"
+        for key, step in (("items", "[]"), ("additionalProperties", ".*")):
+            inner, outer = writer.get(key), reader.get(key)
+            if isinstance(inner, dict) and isinstance(outer, dict):
+                yield from self.misfits(inner, outer, path + step)
+        pairs = zip(writer.get("prefixItems", []), reader.get("prefixItems", []), strict=False)
+        for number, (inner, outer) in enumerate(pairs):
+            yield from self.misfits(inner, outer, f"{path}[{number}]")
+
+
+def _resolved(schema: Schema, definitions: Definitions) -> Schema:
+    for _ in range(len(definitions) + 1):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            break
+        schema = definitions.get(reference.removeprefix(REFERENCE), {})
+    return schema
+
+
+def _kind(schema: Schema) -> str | None:
+    """Return the type of a schema, that of its values for an enumeration; None: any type."""
+    values = _values(schema)
+    if values is None or "type" in schema:
+        return schema.get("type")
+    kinds = {_KINDS.get(type(value)) for value in values}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _values(schema: Schema) -> list[Any] | None:
+    """Return the values of an enumeration, None for any other schema."""
+    return [schema["const"]] if "const" in schema else schema.get("enum")

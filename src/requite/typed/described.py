@@ -1,0 +1,76 @@
+"""Read the description of a service, which may be of any peer.
+
+Source: docs/protocols/typed.md, section "Descriptions".
+"""
+
+from __future__ import annotations
+
+from keyword import iskeyword
+from typing import Any
+
+import msgspec
+
+from requite.errors import RemoteViolation
+from requite.typed.codec import FLAWS, flaw_of
+from requite.typed.description import FORMAT
+
+Schema = dict[str, Any]
+
+
+class DescribedError(msgspec.Struct, kw_only=True):
+    """An error that a method declares; `data` is the schema of its fields."""
+
+    name: str
+    doc: str = ""
+    data: Schema
+
+
+class DescribedMethod(msgspec.Struct, kw_only=True):
+    """A method; `parameter` is the name of its message, "" without one."""
+
+    name: str
+    address: str
+    doc: str = ""
+    parameter: str = ""
+    input: Schema
+    output: Schema
+    partial: bool = False
+    errors: list[DescribedError] = []
+
+
+class Description(msgspec.Struct, kw_only=True):
+    """What a service says of itself."""
+
+    requite: int
+    service: str
+    version: str
+    prefix: str
+    codec: str
+    methods: list[DescribedMethod]
+    definitions: dict[str, Schema] = msgspec.field(name="$defs", default_factory=dict)
+
+
+_decode = msgspec.json.Decoder(Description).decode
+
+
+def read_description(body: bytes, whose: str) -> Description:
+    """Return a description. Raises `RemoteViolation`, which names `whose` it is, if it is none."""
+    try:
+        described = _decode(body)
+        _check(described)
+    except FLAWS as error:
+        path, reason = flaw_of(error)
+        raise RemoteViolation(
+            f"{whose} is not a description of a typed service: {path}: {reason}"
+        ) from error
+    return described
+
+
+def _check(described: Description) -> None:
+    if described.requite > FORMAT:
+        raise ValueError(f"its format is {described.requite}, this version reads up to {FORMAT}")
+    names = [(method.name, "a method") for method in described.methods]
+    names += [(each.name, "an error") for method in described.methods for each in method.errors]
+    for name, what in names:
+        if not name.isidentifier() or iskeyword(name):
+            raise ValueError(f"{name!r} cannot be the name of {what}")
