@@ -49,6 +49,32 @@ COMPILED: Final = (
 _COMPILER: Final = ("mypy>=2.4,<2.5", "setuptools>=77")
 _WITHOUT_SYMBOLS: Final = ["-s"] if sys.platform == "linux" else []
 _PURE: Final = "REQUITE_PURE"
+# mypyc names files relative to the folder where it ran, which neither Python nor `linecache` finds.
+_CODE: Final = r"""
+#include <Python.h>
+#include <stdio.h>
+#include <string.h>
+
+static PyCodeObject *code_at(const char *filename, const char *name, int line, PyObject *globals) {
+    char path[4096];
+    PyObject *module = PyDict_GetItemString(globals, "__file__");
+    PyObject *own = module == NULL ? NULL : PyUnicode_EncodeFSDefault(module);
+    const char *folder = own == NULL ? "" : PyBytes_AS_STRING(own);
+    const char *end = strrchr(folder, '/');
+    const char *last = strrchr(filename, '/');
+    if (end != NULL && last != NULL) {
+        int size = snprintf(path, sizeof path, "%.*s%s", (int)(end - folder), folder, last);
+        if (0 < size && size < (int)sizeof path) {
+            filename = path;
+        }
+    }
+    PyErr_Clear();
+    PyCodeObject *code = PyCode_NewEmpty(filename, name, line);
+    Py_XDECREF(own);
+    return code;
+}
+
+"""
 
 
 def compiled_modules(source: Path) -> list[str]:
@@ -114,7 +140,7 @@ def compile_core(source: Path, target: Path) -> Path:
     library = target / "lib"
     shutil.rmtree(library, ignore_errors=True)
     here = Path.cwd()
-    # The paths in tracebacks are those given here.
+    # Tracebacks name the files relative to this folder, and `_CODE` completes their names.
     os.chdir(source)
     try:
         options = [
@@ -131,6 +157,7 @@ def compile_core(source: Path, target: Path) -> Path:
             group_name="requite",
             target_dir=str(target / "c"),
         )
+        _give_code_its_path(target / "c" / "exc_ops.c")
         for extension in extensions:
             extension.extra_link_args += _WITHOUT_SYMBOLS
         build = build_ext(Distribution({"name": "requite", "ext_modules": extensions}))
@@ -141,3 +168,12 @@ def compile_core(source: Path, target: Path) -> Path:
     finally:
         os.chdir(here)
     return library
+
+
+def _give_code_its_path(path: Path) -> None:
+    """Make mypyc's frames name the whole path of the source, which lies next to the module."""
+    text = path.read_text()
+    call = "PyCode_NewEmpty(filename, funcname, line)"
+    if text.count(call) != 1:
+        raise SystemExit(f"cannot compile: {path.name} of this mypyc has no {call}")
+    path.write_text(_CODE + text.replace(call, "code_at(filename, funcname, line, globals)"))

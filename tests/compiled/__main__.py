@@ -1,7 +1,10 @@
 """Test requite with the compiled core, in a short form or whole.
 
-    python -m tests.compiled           the engines' tests, and the digests of some simulated runs
-    python -m tests.compiled --long    all tests that need no compiler, and 500 seeds of each group
+    python -m tests.compiled                the engines' tests, and the digests of some seeds
+    python -m tests.compiled --long         all lanes of tests, and 500 seeds of each group
+    python -m tests.compiled cli e2e        only these lanes
+    python -m tests.compiled --group sp     only 500 seeds of this group; it may be repeated
+    python -m tests.compiled --seeds 20     only 20 seeds of each group
 
 Without a C compiler it says so, and exits with 0.
 """
@@ -17,39 +20,57 @@ from time import monotonic
 from typing import Final
 
 from tests.compiled.build import ROOT, build, lacking
+from tests.lanes import LANES
 
-_SHORT: Final = ("tests/engines", "tests/wire", "tests/framing", "tests/transcripts")
-_LONG: Final = ("tests",)
+from requite.sim.scenarios import PLUGINS
+
+_SHORT: Final = (
+    "tests/engines",
+    "tests/wire",
+    "tests/framing",
+    "tests/transcripts",
+    "tests/compiled",
+)
+_MARKS: Final = "not nng and not long and not slow and not hypothesis"
+_LANES: Final = tuple(lane.name for lane in LANES if lane.name != "compiled")  # this module
 _SEEDS_SHORT: Final = 2
 _SEEDS_LONG: Final = 500
 
 
-def run_tests(folders: Sequence[str], marks: str, env: Mapping[str, str]) -> int:
-    """Run the tests in these folders; return pytest's exit code."""
-    options = ("-q", "-p", "no:cacheprovider", "-m", marks)
-    command = [sys.executable, "-m", "pytest", *options, *folders]
+def run(arguments: Sequence[str], env: Mapping[str, str]) -> int:
+    """Run a module of Python's; return its exit code."""
+    command = [sys.executable, "-m", *arguments]
     return subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
 
 
-def compare_digests(seeds: int, env: Mapping[str, str]) -> list[str]:
-    """Return the differences between the simulated runs of both builds."""
-    command = [sys.executable, "-m", "tests.compiled.digests", "--seeds", str(seeds)]
+def compare_digests(group: str, seeds: int, env: Mapping[str, str]) -> list[str]:
+    """Return the differences between the simulated runs of a group in both builds."""
+    command = [sys.executable, "-m", "tests.compiled.digests", group, "--seeds", str(seeds)]
     pure, compiled = (
         subprocess.Popen(command, cwd=ROOT, env=each, stdout=subprocess.PIPE, text=True)
         for each in (os.environ, env)
     )
     lines = [each.communicate()[0].splitlines() for each in (pure, compiled)]
     if pure.returncode or compiled.returncode:
-        return [f"the runs exited with {pure.returncode} and {compiled.returncode}"]
-    print(f"{len(lines[0])} simulated runs")
-    pairs = zip(*lines, strict=True)
-    return [f"pure {one}, compiled {other}" for one, other in pairs if one != other]
+        return [f"{group}: the runs exited with {pure.returncode} and {compiled.returncode}"]
+    pairs = list(zip(*lines, strict=True))
+    different = [f"pure {one}, compiled {other}" for one, other in pairs if one != other]
+    bad = [f"violations: {other}" for _, other in pairs if not other.endswith(" 0")]
+    print(f"{group}: {len(pairs)} runs, {len(different)} differ, {len(bad)} bad", flush=True)
+    return different + bad
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the tests; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.compiled", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.compiled",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("lane", nargs="*", help=f"one of {', '.join(_LANES)}")
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--group", action="append", choices=PLUGINS)
+    parser.add_argument("--seeds", type=int)
     asked = parser.parse_args(words)
     if reason := lacking():
         print(f"the compiled core is not tested: {reason}")
@@ -64,14 +85,17 @@ def main(words: Sequence[str] | None = None) -> int:
     if told != "compiled\n":
         print(f"the build is {told.strip()}, not compiled")
         return 1
-    folders, marks, seeds = (
-        (_LONG, "not nng and not long", _SEEDS_LONG)
-        if asked.long
-        else (_SHORT, "not nng and not long and not slow and not hypothesis", _SEEDS_SHORT)
-    )
-    differences = compare_digests(seeds, env)
+    simulates = asked.group or asked.seeds
+    short = not (asked.long or asked.lane or simulates)
+    groups = asked.group or (() if asked.lane and not simulates else PLUGINS)
+    seeds = asked.seeds or (_SEEDS_SHORT if short else _SEEDS_LONG)
+    differences = [line for group in groups for line in compare_digests(group, seeds, env)]
     print("\n".join(differences))
-    code = run_tests(folders, marks, env)
+    code = 0
+    if short:
+        code = run(["pytest", "-q", "-p", "no:cacheprovider", "-m", _MARKS, *_SHORT], env)
+    elif lanes := asked.lane or (_LANES if asked.long else ()):
+        code = run(["tests.lanes", *lanes], env)
     return code or int(bool(differences))
 
 
