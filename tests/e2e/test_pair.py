@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 from tests.cli.command import ENVIRONMENT, WAIT_S, requite
+from tests.support.builds import pure_only
 from tests.support.live import ROOT, eventually
 
 from requite.errors import (
@@ -184,6 +185,7 @@ async def test_two_primaries_fail_with_advice(pair: LocalPair) -> None:
             act()
 
 
+@pure_only("the test replaces a method of an engine")
 @pytest.mark.parametrize("victim", ["primary", "backup"])
 async def test_a_forged_heartbeat_ends_neither_server(
     pair: LocalPair, victim: str, caplog: pytest.LogCaptureFixture

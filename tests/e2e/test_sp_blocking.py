@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.sp import WAIT_S, Echo, Serving, place
+from tests.support.builds import pure_only
 from tests.support.patience import failure
 
 from requite.client import Client
@@ -224,6 +225,7 @@ def test_in_a_fork_a_connecting_client_works_and_a_listening_one_raises(
             assert client.call(b"after", timeout=WAIT_S).body == b"after"
 
 
+@pure_only("the test replaces a method of the host")
 def test_after_an_interruption_it_listens_at_the_same_address(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
