@@ -120,6 +120,7 @@ READERS_FILES: Final = frozenset(
         "hello.py",
         "new.toml",
         "orders.py",
+        "orders_api.py",
         "pool.toml",
         "requite_submit.py",
         "requite.zip",

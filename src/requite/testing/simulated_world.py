@@ -30,7 +30,8 @@ from requite.sim.kernel.program import Program
 from requite.sim.kernel.stream import SimStream
 from requite.sim.kernel.transcript import RUN, Transcript
 from requite.sim.kernel.world import Stuck, World, luck
-from requite.worker.handler import Service
+from requite.speaks.plans import Carries
+from requite.worker.handler import Group, Service
 from requite.worker.worker import Worker
 
 _PORT: Final = 5555
@@ -47,7 +48,9 @@ _THREADS: Final = (
 )
 _HEAL_S: Final = 1.0
 
-Make = Callable[[], Service | Sequence[Service]]
+Make = Callable[[], Service | Group | Sequence[Service | Group]]
+
+_ALL: Final = Carries(names=True, refusals=True, partials=True)
 
 
 class SimulationFailed(AssertionError):
@@ -102,7 +105,11 @@ class SimulatedWorld:
             self._start(name, self._brokers, make)
 
     def worker(
-        self, *services: Service | Make, count: int = 1, url: str | None = None, **settings: Any
+        self,
+        *services: Service | Group | Make,
+        count: int = 1,
+        url: str | None = None,
+        **settings: Any,
     ) -> None:
         """Start `count` workers, each in its own process.
 
@@ -289,12 +296,13 @@ class SimulatedWorld:
         return [stream for each in self._programs for stream in each.streams if stream.is_open]
 
 
-def _made(what: Service | Make) -> Sequence[Service]:
-    made = what if isinstance(what, Service) else what()
-    services = (made,) if isinstance(made, Service) else made
+def _made(what: Service | Group | Make) -> Sequence[Service | Group]:
+    made = what if isinstance(what, Service | Group) else what()
+    services = (made,) if isinstance(made, Service | Group) else made
     for service in services:
-        if service.idempotent is not None and service.idempotent.is_durable:
-            raise ConfigurationError(f"`Dedup` of {service.name!r} has a folder: {_THREADS}")
+        for each in service.serve(_ALL).services if isinstance(service, Group) else (service,):
+            if each.idempotent is not None and each.idempotent.is_durable:
+                raise ConfigurationError(f"`Dedup` of {each.name!r} has a folder: {_THREADS}")
     return services
 
 
