@@ -116,13 +116,14 @@ async def ask(
         return await answer_of(reader)
 
 
-async def end_of(connection: Connection) -> bytes:
-    """Return what arrives until the server closes the connection."""
+async def end_of(connection: Connection, received: bytearray | None = None) -> bytes:
+    """Return what arrives until the server closes the connection; `received` has it at once."""
+    received = bytearray() if received is None else received
     async with asyncio.timeout(WAIT_S):
-        try:
-            return await connection[0].read()
-        except ConnectionError:
-            return b""
+        with suppress(ConnectionError):
+            while data := await connection[0].read(1 << 16):
+                received += data
+    return bytes(received)
 
 
 def token_file(folder: Path, text: str = TOKEN + "\n", mode: int = 0o600) -> str:

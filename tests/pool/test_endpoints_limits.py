@@ -60,10 +60,12 @@ async def test_a_slow_request_is_closed_in_time_and_an_idle_connection_is_kept(
             slow[1].write(each)
             await answer_of(slow[0])
         slow[1].write(last)
-        ending = asyncio.create_task(end_of(slow))
+        received = bytearray()
+        ending = asyncio.create_task(end_of(slow, received))
         while not ending.done():
             await asyncio.wait([ending], timeout=0.02)
-            if drips:
+            # A byte after the server has closed makes its system drop an answer that is not read.
+            if drips and not received:
                 slow[1].write(b"x" if b"\r" in last[:-2] else b"G")
         assert ending.result().count(b"HTTP/1.1 ") == answers - len(before)
         idle[1].write(get("/ready"))
