@@ -505,11 +505,13 @@ class Host:
 
         What was delivered has woken tasks. A flush requested now runs after their next step, in the
         same iteration of the loop, so that replies and next calls leave with it: requested by them,
-        it would cost one more iteration, with a system call.
+        it would cost one more iteration, with a system call. Without links, nothing can leave, and
+        the loop may not run yet.
         """
         if self._feeder.feeding:
             return
-        wanted = self._dirty or self._delivered or self._fair_queue.is_waiting
+        answers = self._delivered and self.links
+        wanted = self._dirty or answers or self._fair_queue.is_waiting
         if wanted and not self._flush_wanted:
             self._flush_wanted = True
             self._want_flush()
