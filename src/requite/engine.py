@@ -75,13 +75,11 @@ class Received:
     """All messages of one read from one peer, in order.
 
     A batch, so that the engine looks the peer up once per read. An empty batch means that part of a
-    message arrived: the peer is alive. `waited_s`: how long before they may have arrived, if the
-    shell could not handle them at once (`ReadInTurn`).
+    message arrived: the peer is alive.
     """
 
     peer: Peer
     messages: Sequence[Carried]
-    waited_s: float = 0.0
 
 
 @final
@@ -331,24 +329,6 @@ class Load:
 
 @final
 @dataclass(slots=True)
-class ReadInTurn:
-    """The messages of the peer start work, which messages of other peers finish: under overload,
-    they wait, and peers take turns. While a peer waits, it is reported alive by empty batches."""
-
-    peer: Peer
-
-
-@final
-@dataclass(slots=True)
-class Refused:
-    """So many messages in the batch of a peer that is read in turn have started no work."""
-
-    peer: Peer
-    count: int
-
-
-@final
-@dataclass(slots=True)
 class CancelHandler:
     """Cancel the handler of the request delivered under `token`: no caller waits for it."""
 
@@ -391,8 +371,6 @@ Effect = (
     | Disconnect
     | StopReading
     | ResumeReading
-    | ReadInTurn
-    | Refused
     | Store
     | Load
     | Submit

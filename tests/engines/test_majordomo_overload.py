@@ -7,9 +7,6 @@ from collections import deque
 import pytest
 from tests.support.broker import BrokerBench
 
-from requite.engine import Received
-from requite.protocols.majordomo.dialects import by_version
-from requite.protocols.majordomo.wire import ClientRequest
 from requite.request import Status
 
 _TIMEOUT_MS = 1000
@@ -95,49 +92,3 @@ def test_the_service_is_learned_again_after_its_workers_have_become_slower() -> 
     bench.final("w")
     assert bench.requests("w")[-1].attempt == 1
     assert service.takes_s > 0.03
-
-
-# --- requests that waited before the broker read them ---------------------------------------------
-def _read_late(bench: BrokerBench, timeout_ms: int, waited_s: float) -> None:
-    """Feed a request that has waited."""
-    request = ClientRequest(b"echo", [b"waited"], 7, timeout_ms)
-    message = list(by_version("0.3").encode(request))
-    bench.feed(Received("c", [message], waited_s))
-
-
-def test_clients_are_read_in_turn_and_workers_are_not() -> None:
-    bench = BrokerBench()
-    bench.worker("w")
-    bench.request("c", 1)
-    assert bench.in_turn == ["c"]
-
-
-@pytest.mark.parametrize("keeps_notes", [True, False])
-def test_a_request_that_waited_for_too_long_is_refused(keeps_notes: bool) -> None:
-    bench = BrokerBench(notes=keeps_notes)
-    bench.worker("w")
-    bench.request("c", 1)
-    _read_late(bench, timeout_ms=1000, waited_s=0.95)
-    [refusal] = bench.finals("c")
-    assert (refusal.request_id, refusal.status, refusal.attempts) == (7, Status.OVERLOADED, 0)
-    assert bench.refused == {"c": 1}
-    assert bench.broker.load.count == 1
-
-
-@pytest.mark.parametrize(("timeout_ms", "waited_s"), [(1000, 0.85), (0, 60.0)])
-def test_a_request_that_waited_and_has_time_left_is_accepted(
-    timeout_ms: int, waited_s: float
-) -> None:
-    bench = BrokerBench()
-    bench.worker("w", capacity=2)
-    bench.request("c", 1)
-    _read_late(bench, timeout_ms, waited_s)
-    assert bench.requests("w")[-1].body == [b"waited"]
-    assert not bench.refused
-
-
-def test_garbage_that_waited_drops_its_client() -> None:
-    bench = BrokerBench()
-    bench.request("c", 1)
-    bench.feed(Received("c", [[b"MDPC03\x01"]], 5.0))
-    assert "c" in bench.disconnected

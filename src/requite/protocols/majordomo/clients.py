@@ -14,13 +14,12 @@ from typing import Final
 
 from requite import engine
 from requite.chronicle import NO_CALL
-from requite.engine import Carried, Effect, Peer, ReadInTurn, Refused, Send, Warn
+from requite.engine import Carried, Effect, Peer, Send, Warn
 from requite.errors import RemoteViolation
 from requite.principal import INSIDE
 from requite.protocols.majordomo.authorizer import Authorizer
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
-from requite.protocols.majordomo.lateness import lacks_time
 from requite.protocols.majordomo.management import FORBIDDEN, Management
 from requite.protocols.majordomo.operations import Operations
 from requite.protocols.majordomo.parties import Client, Load, Newcomer, Party, PendingRequest
@@ -91,20 +90,15 @@ class Clients:
         self._authorizer.introduce(client)
         self._pushback.watch(client)
         self._parties[peer] = client
-        self._out.append(ReadInTurn(peer))
         self.take(client, messages, now)
 
-    def take(
-        self, client: Client, messages: Sequence[Carried], now: float, waited_s: float = 0.0
-    ) -> None:
-        """Handle messages of a client. They have waited for up to `waited_s`."""
+    def take(self, client: Client, messages: Sequence[Carried], now: float) -> None:
+        """Handle messages of a client."""
         if not messages:
             self._reassure(client, now)
         if client.backlog:
             client.backlog = (*client.backlog, *messages)
             return
-        if waited_s and client.dialect.has_ids:
-            messages = self._refuse_late(client, messages, now, waited_s)
         decode = client.dialect.decode_from_client
         rest = iter(messages)
         idle = 0  # messages that have no effect, but cost as much as a request
@@ -126,36 +120,6 @@ class Clients:
         except RemoteViolation as error:
             self.expel(client.peer, client.address, str(error))
             self._dispatcher.forget(client, now)
-
-    def _refuse_late(
-        self, client: Client, messages: Sequence[Carried], now: float, waited_s: float
-    ) -> Sequence[Carried]:
-        """Refuse requests that have waited too long; return the other messages.
-
-        Under overload most requests end here, so that each costs a fraction of one that is served.
-        """
-        decode, pending = client.dialect.decode_from_client, client.pending
-        late: list[ClientRequest] = []
-        others: list[Carried] = []
-        for message in messages:
-            try:
-                command = decode(message)
-            except RemoteViolation:  # `take` handles the messages before it first
-                others.append(message)
-                continue
-            if (
-                isinstance(command, ClientRequest)
-                and command.timeout_ms
-                and lacks_time(command.timeout_ms / 1000, waited_s)
-                and command.request_id not in pending
-            ):
-                late.append(command)
-            else:
-                others.append(message)
-        if late:
-            self._dispatcher.refuse_late(client, late, now)
-            self._out.append(Refused(client.peer, len(late)))
-        return others
 
     def expel(self, peer: Peer, address: bytes, reason: str) -> None:
         """Drop a peer that broke the protocol, without effect on others (I13)."""

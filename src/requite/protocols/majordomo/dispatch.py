@@ -11,13 +11,12 @@ in brackets are those of docs/protocols/mdp-0.3.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 from requite.chronicle import Kind
 from requite.core.timers import Timers
-from requite.engine import Effect, Send, SendAll, Warn
+from requite.engine import Effect, Send, Warn
 from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.lateness import MARGIN_S_MAX, is_late, learn_time
 from requite.protocols.majordomo.parties import (
@@ -40,8 +39,6 @@ from requite.protocols.majordomo.wire import (
     timeout_ms,
 )
 from requite.request import Status
-
-_TOO_BUSY: Final = "the broker was overloaded, and read the request too late for its timeout"
 
 
 class Dispatcher:
@@ -107,16 +104,6 @@ class Dispatcher:
         if self._makes_notes:
             facts = {"service": service, "client": client.address, "request_id": request_id}
             self._observer.remark("refused", facts | {"status": status.name}, self._out)
-
-    def refuse_late(self, client: Client, requests: Sequence[ClientRequest], now: float) -> None:
-        """Answer requests that waited too long before they could be accepted."""
-        if self._keeps_journal or self._makes_notes:
-            for request in requests:
-                self.refuse(client, request, Status.OVERLOADED, _TOO_BUSY, now)
-            return
-        final, body = client.dialect.client_final, [_TOO_BUSY.encode()]
-        replies = [final(b"", body, each.request_id, Status.OVERLOADED, 0) for each in requests]
-        self._out.append(SendAll(client.peer, replies))
 
     def _enqueue(self, pending: PendingRequest, now: float) -> None:
         service = pending.service

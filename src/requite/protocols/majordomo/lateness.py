@@ -26,17 +26,8 @@ def is_late(pending: PendingRequest, now: float) -> bool:
     service = pending.service
     if pending.attempts or not service.queue.has_turns:
         return False
-    margin_s = _margin_s(pending.deadline - pending.accepted_at)
+    margin_s = min(MARGIN_S_MAX, _MARGIN_SHARE * (pending.deadline - pending.accepted_at))
     return pending.deadline - now < service.takes_s + margin_s
-
-
-def lacks_time(timeout_s: float, waited_s: float) -> bool:
-    """Return whether a request has too little time left, since it waited before it was handled."""
-    return timeout_s - waited_s < _margin_s(timeout_s)
-
-
-def _margin_s(timeout_s: float) -> float:
-    return min(MARGIN_S_MAX, _MARGIN_SHARE * timeout_s)
 
 
 def learn_time(pending: PendingRequest, now: float) -> None:
