@@ -158,7 +158,7 @@ class TurnsMachine(RuleBasedStateMachine):
         queue = self.queues.pop(peer, None)
         self.blocked.discard(peer)
         self.served.pop(peer, None)
-        assert (None if left is None else left.waiting) == queue
+        assert (None if left is None else left.waiting or deque()) == queue
 
     @rule(peer=PEERS)
     def block(self, peer: str) -> None:
