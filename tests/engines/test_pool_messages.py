@@ -463,6 +463,22 @@ def test_a_started_report_without_a_queue_declares_it(bench: PoolBench) -> None:
     assert bench.asked(DeclareQueue).key == "42"
 
 
+@pytest.mark.parametrize("event", ["started", "ready"])
+def test_a_start_report_of_a_group_that_is_being_stopped_does_not_keep_it(event: str) -> None:
+    bench = PoolBench()
+    bench.connect(old=UP)
+    assert bench.asked(StopGroup).key == "old"
+    bench.report("old", event)
+    bench.feed(GroupDone("old"))
+    bench.list_groups(old=RunningGroup("1", 1, stopping=True))
+    bench.report("old", event)
+    assert not bench.take(DeclareQueue)
+    bench.pass_time(10.0)
+    bench.list_groups()
+    bench.report("old", event)
+    assert bench.asked(DeclareQueue).key == "old", "the group had ended, so this is another worker"
+
+
 def test_unknown_reports_are_counted_and_ignored(bench: PoolBench) -> None:
     bench.feed(ActivityArrived("42", "\ufffd"))
     assert bench.engine.snapshot().unknown_reports == 1

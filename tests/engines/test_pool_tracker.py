@@ -153,7 +153,11 @@ TestTrackerMachine = TrackerMachine.TestCase
 def test_only_the_first_report_of_a_window_is_forwarded() -> None:
     reports = ActivityFilter(2.0)
     times = [0.0, 0.1, 1.9, 2.0, 3.0, 4.5, 100.0]
-    passed = [t for t in times if reports.reported("a", "request-received", t, expected=True)]
+    passed = [
+        t
+        for t in times
+        if reports.reported("a", "request-received", t, expected=True, stopping=False)
+    ]
     assert passed == [0.0, 2.0, 4.5, 100.0]
 
 
@@ -166,39 +170,44 @@ def test_steady_reports_at_any_rate_keep_a_group_active(pause_s: float) -> None:
         now += pause_s
         tracker.advance(now)
         assert tracker.status("a") is ACTIVE, now
-        if reports.reported("a", "request-received", now, expected=True):
+        if reports.reported("a", "request-received", now, expected=True, stopping=False):
             tracker.require("a", reports.window_s, now)
 
 
 def test_each_group_has_its_own_window_which_expires() -> None:
     reports = ActivityFilter(2.0)
     for i in range(100):
-        assert reports.reported(f"key-{i}", "request-received", 0.0, expected=True)
+        assert reports.reported(f"key-{i}", "request-received", 0.0, expected=True, stopping=False)
     assert len(reports) == 100
-    assert reports.reported("late", "request-received", 2.0, expected=True)
+    assert reports.reported("late", "request-received", 2.0, expected=True, stopping=False)
     assert len(reports) == 1
 
 
 @pytest.mark.parametrize("event", ["started", "ready"])
-def test_a_start_report_is_forwarded_only_if_the_group_is_not_expected(event: str) -> None:
+def test_a_start_report_is_forwarded_only_if_the_group_is_neither_expected_nor_stopping(
+    event: str,
+) -> None:
     reports = ActivityFilter(2.0)
-    assert not reports.reported("a", event, 0.0, expected=True)
-    assert reports.reported("a", event, 0.0, expected=False)
-    assert reports.reported("a", "request-received", 0.1, expected=True), "no window was opened"
+    assert not reports.reported("a", event, 0.0, expected=True, stopping=False)
+    assert not reports.reported("a", event, 0.0, expected=False, stopping=True)
+    assert reports.reported("a", event, 0.0, expected=False, stopping=False)
+    assert reports.reported("a", "request-received", 0.1, expected=True, stopping=False), (
+        "no window was opened"
+    )
 
 
 def test_a_report_of_a_removed_group_is_forwarded_at_once() -> None:
     reports = ActivityFilter(2.0)
-    assert reports.reported("a", "request-received", 0.0, expected=True)
-    assert reports.reported("a", "request-received", 0.5, expected=False)
+    assert reports.reported("a", "request-received", 0.0, expected=True, stopping=False)
+    assert reports.reported("a", "request-received", 0.5, expected=False, stopping=True)
 
 
 @pytest.mark.parametrize("event", ["", "STARTED", "received", "\ufffd"])
 def test_unknown_reports_are_counted(event: str) -> None:
     reports = ActivityFilter(2.0)
-    assert not reports.reported("a", event, 0.0, expected=False)
+    assert not reports.reported("a", event, 0.0, expected=False, stopping=False)
     assert reports.unknown == 1
-    assert not reports.reported("a", "stopping", 0.0, expected=False)
+    assert not reports.reported("a", "stopping", 0.0, expected=False, stopping=False)
     assert reports.unknown == 1
 
 

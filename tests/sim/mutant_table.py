@@ -76,6 +76,16 @@ EXPIRING: Final[dict[str, Any]] = {"ttl_p": 0.7, "faults_per_s": 0.5}
 QUICK: Final[dict[str, Any]] = {"api_s": 0.01, "driver_s": 0.005}
 HELD: Final[dict[str, Any]] = {"service_s": 0.4, "prefetch": 3, "api_s": 0.01}
 
+# Workers that take as long to start as an unused group lives.
+SLOW_STARTS: Final[dict[str, Any]] = {
+    "start_s": 1.0,
+    "unbind_delay_s": 1.0,
+    "stop_delay_s": 0.3,
+    "latency_s": 0.05,
+    "api_s": 0.01,
+    "driver_s": 0.005,
+}
+
 # A small load with short limits, so that a run ends even if messages circulate forever.
 SLOW: Final[dict[str, Any]] = {
     "latency_s": 0.05,
@@ -494,6 +504,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _pool("I13", "pool-meddling", dead_letters=pool.DiesOfHeaders),
     _pool("I14", "pool-calm", orphans=pool.RemembersTickets),
     _pool("I9", "pool-calm", activity=pool.RemembersReports),
+    _pool("I14", "pool-brief", SLOW_STARTS, activity=pool.KeepsWhatItStops),
     # --- RPC over AMQP
     _amqp("I1", "amqp-calm", amqp.AnswersTwice),
     _amqp("I1", "amqp-workers", amqp.ForgetsToExpire),

@@ -34,9 +34,9 @@ class D1WaitsTheWrongWayRound(Orphans):
 class D2PassesOnTheSecondReport(ActivityFilter):
     """Forwards a report only if another one arrived less than a window before it."""
 
-    def reported(self, key: str, event: str, now: float, *, expected: bool) -> bool:
+    def reported(self, key: str, event: str, now: float, *, expected: bool, stopping: bool) -> bool:
         if event != Event.REQUEST_RECEIVED:
-            return super().reported(key, event, now, expected=expected)
+            return super().reported(key, event, now, expected=expected, stopping=stopping)
         is_second = self._until.get(key, 0.0) > now
         self._until[key] = now + self.window_s
         return is_second
@@ -314,6 +314,13 @@ class RemembersTickets(Orphans):
         orphan = self._publishing[ticket]
         super()._published(ticket)
         self._publishing[-ticket] = orphan
+
+
+class KeepsWhatItStops(ActivityFilter):
+    """Requires a group again when a worker starts that is already being stopped."""
+
+    def reported(self, key: str, event: str, now: float, *, expected: bool, stopping: bool) -> bool:
+        return super().reported(key, event, now, expected=expected, stopping=False)
 
 
 class RemembersReports(ActivityFilter):

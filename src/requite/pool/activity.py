@@ -27,18 +27,19 @@ class ActivityFilter:
     def __len__(self) -> int:
         return len(self._until)
 
-    def reported(self, key: str, event: str, now: float, *, expected: bool) -> bool:
+    def reported(self, key: str, event: str, now: float, *, expected: bool, stopping: bool) -> bool:
         """Return whether a report requires its group, for `window_s` longer.
 
-        A received request does. A started worker does only if its group is not `expected`: that
-        worker waits for a queue. Otherwise a worker that crashes in a loop would keep its group
-        alive. Unknown events are counted in `unknown`.
+        A received request does. A started worker does only if its group is neither `expected` nor
+        being stopped (`stopping`): that worker waits for a queue. Otherwise a worker that crashes
+        in a loop would keep its group alive, and so would one that needs as long to start as an
+        unused group lives. Unknown events are counted in `unknown`.
         """
         if event not in _KNOWN:
             self.unknown += 1
             return False
         if event != Event.REQUEST_RECEIVED:
-            return not expected and event != Event.STOPPING
+            return not (expected or stopping) and event != Event.STOPPING
         self._forget(now)
         if expected and key in self._until:
             return False

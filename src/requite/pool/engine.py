@@ -292,7 +292,13 @@ class PoolEngine:
 
     def _reported(self, event: ActivityArrived, now: float) -> None:
         expected = self.tracker.status(event.key) is not None
-        required = self.activity.reported(event.key, event.event, now, expected=expected)
+        required = self.activity.reported(
+            event.key,
+            event.event,
+            now,
+            expected=expected,
+            stopping=self.groups.is_stopping(event.key),
+        )
         if required and self._admits(event.key):
             self.tracker.require(event.key, self.activity.window_s, now)
 

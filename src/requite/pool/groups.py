@@ -92,6 +92,13 @@ class GroupLoop:
         group = self._groups.get(key)
         return self._running is None or key in self._running or (group is not None and group.busy)
 
+    def is_stopping(self, key: str) -> bool:
+        """Whether a group is being stopped, by an operation in progress or by the last listing."""
+        group = self._groups.get(key)
+        running = (self._running or {}).get(key)
+        asked = group is not None and group.busy and group.stops
+        return asked or (running is not None and running.stopping)
+
     @property
     def is_idle(self) -> bool:
         """Whether no operation is in progress and no group of this manager runs."""
