@@ -17,7 +17,7 @@ demo: ## install the runtime, and make calls while workers and broker are killed
 fast: ## compile the core and install it in .venv, until `make setup`; needs a C compiler
 	@scripts/setup runtime fast
 
-test: lint types layers docs unit ## all checks except `make long`; the tests run last
+test: lint layers unit ## all checks except `make long`
 
 check: lint types layers ## the first three minutes of `make test`: checks without further processes
 	@$(bin)/python -m tests.lanes engines $(if $(SEED),--seed $(SEED))
@@ -38,7 +38,7 @@ layers: setup ## check the layers: imports run downhill, engines do no I/O
 docs: setup ## build docs/_build/html, warnings are errors
 	$(bin)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-unit: setup ## only the tests, in lanes; choose with LANES="spark sim" and SEED=7
+unit: setup ## the tests, `types` and `docs`, in lanes; choose with LANES="spark sim" and SEED=7
 	@$(bin)/python -m tests.lanes $(LANES) $(if $(SEED),--seed $(SEED))
 
 long: setup ## the long form of the tests, with fresh examples for hypothesis, and with a compiled core

@@ -1,4 +1,4 @@
-"""Run the tests in lanes: concurrent processes, each with a part of the tests.
+"""Run the tests in lanes: concurrent processes, each with a part of the tests, or a slow check.
 
     python -m tests.lanes                  all lanes but `compiled`, which is slow
     python -m tests.lanes spark engines    two lanes
@@ -90,8 +90,10 @@ def _in(*folders: str) -> tuple[str, ...]:
     return _pytest(*folders, *(f"--ignore={name}" for name in others))
 
 
+CHECKS: Final = ("types", "docs")  # targets of the Makefile
 _ALL: Final = {
     **{name: _in(*folders) for name, folders in FOLDERS.items()},
+    **{name: ("make", "--no-print-directory", name) for name in CHECKS},
     "rest": _in("tests"),
     "nng": ("scripts/test-nng",),
     "compiled": (sys.executable, "-m", "tests.compiled"),
@@ -109,6 +111,7 @@ _ORDER: Final = (
     "engines",
     "interop",
     "nng",
+    *CHECKS,
 )
 _ONLY_NAMED: Final = ("compiled",)  # they run only if they are named
 LANES: Final = tuple(Lane(name, _ALL[name]) for name in sorted(_ALL, key=_ORDER.index))

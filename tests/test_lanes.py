@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests import lanes
-from tests.lanes import FOLDERS, LANES, ROOT, Lane
+from tests.lanes import CHECKS, FOLDERS, LANES, ROOT, Lane
 from tests.support.live import eventually
 
 FAILS = "print('before'); print('FAILED tests/x.py::test_y - no'); print('= 1 failed ='); exit(1)"
@@ -37,6 +37,13 @@ def test_each_folder_has_one_lane_and_the_lane_rest_has_the_others() -> None:
     ignored = {x.removeprefix("--ignore=") for x in rest.command if x.startswith("--ignore=")}
     assert ignored == set(folders)
     assert "tests" in rest.command
+
+
+def test_each_check_is_a_target_of_make() -> None:
+    commands = {each.name: each.command for each in LANES}
+    for name in CHECKS:
+        steps = subprocess.check_output([*commands[name], "--dry-run"], cwd=ROOT, text=True)
+        assert ".venv/bin/" in steps
 
 
 def test_the_compiled_core_is_tested_only_if_it_is_named() -> None:

@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Final
 
 from tests.compiled.build import ROOT, build, lacking
-from tests.lanes import LANES
+from tests.lanes import CHECKS, LANES
 
 from requite.sim.scenarios import PLUGINS
 
@@ -32,7 +32,8 @@ _SHORT: Final = (
     "tests/compiled",
 )
 _MARKS: Final = "not nng and not long and not slow and not hypothesis"
-_LANES: Final = tuple(lane.name for lane in LANES if lane.name != "compiled")  # this module
+# "compiled" is this module.
+_LANES: Final = tuple(each.name for each in LANES if each.name not in ("compiled", *CHECKS))
 _SEEDS_SHORT: Final = 2
 _SEEDS_LONG: Final = 500
 
