@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Group, Parameter, validators
 
 from requite.chronicle import CALL_ID_SIZE, EventRow, Kind, WriterRole
 from requite.cli.access.options import Insecure
+from requite.cli.checked import CheckedCall, check, is_method
 from requite.cli.descriptions import typed_error
 from requite.cli.exit_codes import ExitCode, exit_code_of
-from requite.cli.failures import advised, is_brokerless, kind_of, sentence
+from requite.cli.failures import advised, is_brokerless
 from requite.cli.options import (
     CALLS,
     PLAIN,
@@ -36,6 +36,7 @@ from requite.cli.presence import (
     unless_refused,
     wait_for_worker,
 )
+from requite.cli.replies import BytesPrinter, JsonPrinter, Printer
 from requite.cli.serving import CannotListenError
 from requite.errors import (
     CallError,
@@ -45,9 +46,10 @@ from requite.errors import (
     TransportError,
 )
 from requite.protocols.titanic.wire import REQUEST
-from requite.request import Partial, Reply, RetryPolicy, Status
+from requite.request import Partial, RetryPolicy, Status
 from requite.shell import clock
 from requite.shell.journaling import new_name
+from requite.speaks.registry import carries, read_endpoints
 
 if TYPE_CHECKING:
     from requite.client import AsyncClient
@@ -173,10 +175,16 @@ def call(
     may_have_executed, attempts, elapsed_ms. With --stream each partial reply
     is an object on a line before it.
 
+    With --json, the body for a method of a typed service (`orders.price`) is
+    JSON. It is checked against the service's description before it is sent, and
+    `body` is the reply as JSON (encoding "json"). Partial replies are printed
+    without --stream, too; the data of declared errors are in `data`.
+
     With --submit the command prints a ticket instead of the reply. `requite
     result` fetches the reply with the ticket, in any process, at any time.
 
       $ requite call mdp://127.0.0.1:5555/echo "hello, world"
+      $ requite call mdp://127.0.0.1:5555/orders.price '{"sku": "a", "count": 2}' --json
       $ requite call sp+tcp://127.0.0.1:7000 "hello, world"
       $ requite call mdp://127.0.0.1:5555/echo "hello, later" --submit
       $ gzip -c big.csv | requite call mdp://127.0.0.1:5555/store --once > receipt
@@ -192,12 +200,16 @@ def call(
     retry = calls.retry(target.url)
     planned = PlannedCall(target, _read_body(body), calls.timeout, retry, calls.once, journal)
     ticket = TicketOptions(os.fsencode(submission.key), as_json) if submission.submit else None
-    printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=calls.stream)
+    printer: Printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=calls.stream)
+    stream = calls.stream
     began = time.monotonic()
     try:
         with advised(url):
+            if as_json and is_method(name):
+                planned, checked = run(_check(planned))
+                stream, printer = stream or checked.streams, JsonPrinter(checked.shown)
             if ticket is None:
-                run(_ask(planned, calls.stream, printer))
+                run(_ask(planned, stream, printer))
             else:
                 run(_submit(planned, ticket))
     except CannotListenError as error:
@@ -240,17 +252,21 @@ class TicketOptions:
     as_json: bool
 
 
-class Printer(Protocol):
-    """A printer of replies and failures."""
-
-    def partial(self, partial: Partial) -> None:
-        """Print a partial reply."""
-
-    def final(self, reply: Reply) -> None:
-        """Print the final reply."""
-
-    def failed(self, error: CallError, elapsed_s: float) -> None:
-        """Print why there is no final reply."""
+async def _check(planned: PlannedCall) -> tuple[PlannedCall, CheckedCall]:
+    """Check the request with a client without a journal. Return the call to make, and how to print
+    its replies."""
+    target, left_s = planned.target, planned.timeout
+    if target.bind:
+        raise ConfigurationError("--json checks calls of typed services, which have no --bind")
+    carried = carries(read_endpoints(target.url, ()), target.dialect)
+    if can_be_asked(target.url, target.service) and carried.names:
+        left_s = await _wait_unrecorded(planned)
+    unnamed = replace(target, service="")
+    async with _client(replace(planned, target=unnamed, journal=None, timeout=left_s)) as client:
+        checking = check(client, target.url, target.service, planned.body, carried, left_s)
+        checked = await unless_refused(client, checking)
+    target = target if carried.names else unnamed
+    return replace(planned, target=target, body=checked.body), checked
 
 
 async def _ask(planned: PlannedCall, stream: bool, printer: Printer) -> None:
@@ -297,13 +313,15 @@ async def _wait_unrecorded(planned: PlannedCall) -> float:
     calls. Record a `NoService` in the journal as the user's failed call."""
     from requite.journal.folder import prepare
 
-    prepare(planned.journal or "")
+    if planned.journal is not None:
+        prepare(planned.journal)
     began = clock.now()
     try:
         async with _client(replace(planned, journal=None)) as asking:
             return await wait_for_worker(asking, planned.target.service, planned.timeout)
     except NoService as error:
-        await asyncio.to_thread(_record_failure, planned, error, began)
+        if planned.journal is not None:
+            await asyncio.to_thread(_record_failure, planned, error, began)
         raise
 
 
@@ -335,6 +353,7 @@ def _client(planned: PlannedCall) -> AsyncClient:
         () if target.bind else target.url,
         bind=target.url if target.bind else (),
         service=target.service or None,
+        timeout=planned.timeout,
         retry=planned.retry,
         dialect=target.dialect,
         insecure=target.insecure,
@@ -359,7 +378,9 @@ async def _print_replies(
     try:
         await _print_all(client, planned, stream, printer)
     except RemoteFailure as failure:
-        raise typed_error(failure) from failure
+        if (error := typed_error(failure)) is failure:
+            raise
+        raise error from failure
 
 
 async def _print_all(
@@ -376,68 +397,6 @@ async def _print_all(
             printer.partial(part)
         else:
             printer.final(part)
-
-
-class BytesPrinter:
-    """Writes bodies unchanged to stdout, and errors to stderr."""
-
-    def __init__(self, *, line_by_line: bool) -> None:
-        self._line_by_line = line_by_line
-
-    def partial(self, partial: Partial) -> None:
-        """See `Printer`."""
-        self._write(partial.body)
-
-    def final(self, reply: Reply) -> None:
-        """See `Printer`. With `line_by_line`, print no line for an empty final reply."""
-        if reply.body or not self._line_by_line:
-            self._write(reply.body)
-
-    def failed(self, error: CallError, elapsed_s: float) -> None:
-        """See `Printer`."""
-        complain(sentence(error))
-
-    def _write(self, body: bytes) -> None:
-        out = sys.stdout.buffer
-        out.write(body)
-        ends_lines = self._line_by_line or sys.stdout.isatty()
-        if ends_lines and not body.endswith(b"\n"):
-            out.write(b"\n")
-        out.flush()
-
-
-class JsonPrinter:
-    """Prints an object per reply; the last line is the final reply or the error."""
-
-    def partial(self, partial: Partial) -> None:
-        """See `Printer`."""
-        say_json({"status": "PARTIAL", "index": partial.index, **encode_body(partial.body)})
-
-    def final(self, reply: Reply) -> None:
-        """See `Printer`."""
-        effort = _effort(reply.attempts, reply.elapsed)
-        say_json({"status": reply.status.name, **encode_body(reply.body), **effort})
-
-    def failed(self, error: CallError, elapsed_s: float) -> None:
-        """See `Printer`."""
-        failure = {
-            "status": kind_of(error).name,
-            "message": str(error),
-            "may_have_executed": error.may_have_executed,
-        }
-        say_json(failure | _effort(error.attempts, elapsed_s))
-
-
-def _effort(attempts: int, elapsed_s: float) -> dict[str, Any]:
-    return {"attempts": attempts, "elapsed_ms": round(elapsed_s * 1000, 3)}
-
-
-def encode_body(body: bytes) -> dict[str, str]:
-    """Return a body for JSON: text if it is UTF-8, otherwise base64."""
-    try:
-        return {"body": body.decode(), "encoding": "utf-8"}
-    except UnicodeDecodeError:
-        return {"body": base64.b64encode(body).decode(), "encoding": "base64"}
 
 
 def _read_body(word: str | None) -> bytes:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from requite.cli.failures import is_brokerless
 from requite.cli.presence import unless_refused, wait_for_worker
-from requite.errors import ConfigurationError, RemoteFailure, RemoteViolation
+from requite.errors import (
+    BadReply,
+    BadRequest,
+    CallError,
+    ConfigurationError,
+    RemoteFailure,
+    RemoteViolation,
+)
 
 if TYPE_CHECKING:
     from requite.cli.options import Connection
@@ -40,7 +47,7 @@ async def fetch(
     ) as client:
         if not services:
             services = await unless_refused(client, _known(client, url))
-        return [await unless_refused(client, _one(client, url, each)) for each in services]
+        return [await unless_refused(client, describe_one(client, url, each)) for each in services]
 
 
 def typed_error(failure: RemoteFailure) -> Exception:
@@ -52,6 +59,20 @@ def typed_error(failure: RemoteFailure) -> Exception:
     except ConfigurationError:  # without msgspec
         return failure
     return error_of(failure, {})
+
+
+def facts_of(error: CallError) -> dict[str, Any]:
+    """Return what a typed service says of an error, besides its text: `path` and `reason` of a
+    message that does not fit, `error` and `data` of a declared error."""
+    if isinstance(error, BadRequest | BadReply):
+        return {"path": error.path, "reason": error.reason}
+    if not isinstance(error.__cause__, RemoteFailure):
+        return {}
+    try:
+        told = json.loads(str(error.__cause__))
+        return {name: told[name] for name in ("error", "data") if name in told}
+    except (ValueError, TypeError, RecursionError):
+        return {}
 
 
 async def _known(client: AsyncClient, url: str) -> tuple[str, ...]:
@@ -74,7 +95,8 @@ async def _known(client: AsyncClient, url: str) -> tuple[str, ...]:
     return tuple(sorted(n.removesuffix(_DESCRIBE) for n in names if n.endswith(_DESCRIBE)))
 
 
-async def _one(client: AsyncClient, url: str, service: str) -> Description:
+async def describe_one(client: AsyncClient, url: str, service: str) -> Description:
+    """Return the description of one service; see `fetch`."""
     from requite.typed.described import read_description
 
     if not is_brokerless(url):

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from requite.cli.call import BytesPrinter, JsonPrinter, Printer
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised
 from requite.cli.options import (
@@ -21,6 +20,7 @@ from requite.cli.options import (
     Timeout,
 )
 from requite.cli.presence import check_stores_requests, unless_refused, wait_for_worker
+from requite.cli.replies import BytesPrinter, JsonPrinter, Printer
 from requite.client.durable import check_ticket
 from requite.errors import CallError
 from requite.protocols.titanic.wire import REPLY

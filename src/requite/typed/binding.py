@@ -12,8 +12,8 @@ from requite.shell import clock
 from requite.speaks.plans import Carries
 from requite.typed.codec import codec_of
 from requite.typed.context import Context, Middleware, chained
-from requite.typed.envelope import unwrap_reply, wrap_request
-from requite.typed.messages import bad_reply, check_types, reply_reader, request_writer
+from requite.typed.envelope import wrap_request
+from requite.typed.messages import check_types, reply_reader, request_writer, unwrapping
 from requite.typed.names import prefix_of
 from requite.typed.refusals import DeclaredError, declared, error_of, raised_by
 from requite.typed.signature import OPTIONS, Signature, method_signature
@@ -120,7 +120,7 @@ class _BoundMethod:
         write = request_writer(codec, signature)
         self._write = write if carries.names else lambda value: wrap_request(address, write(value))
         read = reply_reader(codec, signature)
-        self._read = read if carries.refusals else _unwrapping(read, self._errors)
+        self._read = read if carries.refusals else unwrapping(read, self._errors)
 
     def function(self) -> Callable[..., Any]:
         """Return the function that makes a call."""
@@ -171,22 +171,6 @@ Write = Callable[[Any], bytes]
 Read = Callable[[bytes, int], Any]
 Errors = dict[str, DeclaredError]
 MessageOf = Callable[..., Any]
-
-
-def _unwrapping(read: Read, errors: Errors) -> Read:
-    """Return a decoder of replies which carry in the body whether they are negative."""
-
-    def read_body(body: bytes, attempts: int) -> Any:
-        try:
-            reply = unwrap_reply(body)
-        except ValueError as error:
-            raise bad_reply("$", str(error), attempts) from error
-        if not reply.is_negative:
-            return read(reply.payload, attempts)
-        failure = RemoteFailure(reply.payload.decode(errors="replace"), attempts=attempts)
-        raise error_of(failure, errors)
-
-    return read_body
 
 
 def _call_async(

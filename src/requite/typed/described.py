@@ -6,15 +6,18 @@ Source: docs/protocols/typed.md, section "Descriptions".
 from __future__ import annotations
 
 from keyword import iskeyword
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from requite.errors import RemoteViolation
-from requite.typed.codec import FLAWS, flaw_of
+from requite.typed.codec import FLAWS, codec_of, flaw_of
 from requite.typed.description import FORMAT
 
 Schema = dict[str, Any]
+
+SIZE_MAX: Final = 4 << 20
+"""Bytes of a description; one of a thousand methods has about 1 MiB."""
 
 
 class DescribedError(msgspec.Struct, kw_only=True):
@@ -56,6 +59,8 @@ _decode = msgspec.json.Decoder(Description).decode
 def read_description(body: bytes, whose: str) -> Description:
     """Return a description. Raises `RemoteViolation`, which names `whose` it is, if it is none."""
     try:
+        if len(body) > SIZE_MAX:
+            raise ValueError(f"it has {len(body)} bytes; the maximum is {SIZE_MAX}")
         described = _decode(body)
         _check(described)
     except FLAWS as error:
@@ -69,6 +74,7 @@ def read_description(body: bytes, whose: str) -> Description:
 def _check(described: Description) -> None:
     if described.requite > FORMAT:
         raise ValueError(f"its format is {described.requite}, this version reads up to {FORMAT}")
+    codec_of(described.codec)
     names = [(method.name, "a method") for method in described.methods]
     names += [(each.name, "an error") for method in described.methods for each in method.errors]
     for name, what in names:

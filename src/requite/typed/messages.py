@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from requite.errors import BadReply, BadRequest, ConfigurationError
+from requite.errors import BadReply, BadRequest, ConfigurationError, RemoteFailure
 from requite.typed.codec import FLAWS, Codec, flaw_of
+from requite.typed.envelope import unwrap_reply
+from requite.typed.refusals import DeclaredError, error_of
 from requite.typed.schema import check_type
 from requite.typed.signature import Signature
 
@@ -86,6 +88,24 @@ def reply_reader(codec: Codec, signature: Signature) -> Callable[[bytes, int], A
             raise bad_reply(*flaw_of(error), attempts) from error
 
     return read
+
+
+def unwrapping(
+    read: Callable[[bytes, int], Any], errors: Mapping[str, DeclaredError]
+) -> Callable[[bytes, int], Any]:
+    """Return a decoder of replies which carry in the body whether they are negative."""
+
+    def read_body(body: bytes, attempts: int) -> Any:
+        try:
+            reply = unwrap_reply(body)
+        except ValueError as error:
+            raise bad_reply("$", str(error), attempts) from error
+        if not reply.is_negative:
+            return read(reply.payload, attempts)
+        failure = RemoteFailure(reply.payload.decode(errors="replace"), attempts=attempts)
+        raise error_of(failure, errors) from failure
+
+    return read_body
 
 
 def _as_it_is(body: bytes) -> bytes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from requite.cli.call import encode_body
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
 from requite.cli.output import printable, say, say_json
+from requite.cli.replies import encode_body
 from requite.cli.titanic.client import Ticket, Titanic, first_frame
 from requite.protocols.titanic.wire import SHOW
 

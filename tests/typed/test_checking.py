@@ -1,0 +1,173 @@
+"""Messages in JSON, checked against descriptions: of our services, and of hostile ones."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+from tests.typed.shop import Shop
+
+from requite import NoService, RemoteViolation
+from requite.errors import BadReply, BadRequest, RemoteFailure
+from requite.speaks.plans import BODIES, Carries
+from requite.typed import checking
+from requite.typed.checking import JsonMethod
+from requite.typed.codec import JSON, MSGPACK
+from requite.typed.described import SIZE_MAX, Description, read_description
+
+ALL = Carries(names=True, refusals=True, partials=True)
+
+
+def shop(address: str = "orders.price", carries: Carries = ALL, **settings: Any) -> JsonMethod:
+    body = JSON.encode(Shop(**settings).service.describe())
+    return JsonMethod(read_description(body, "it"), address, carries)
+
+
+def foreign(schema: Any, **definitions: Any) -> JsonMethod:
+    """Return the method `a.m` of a foreign service, with this schema of its messages."""
+    text = {
+        "requite": 1, "service": "a", "version": "1", "prefix": "a", "codec": "json",
+        "methods": [{"name": "m", "address": "a.m", "input": schema, "output": {}}],
+        "$defs": definitions,
+    }  # fmt: skip
+    return JsonMethod(read_description(json.dumps(text).encode(), "it"), "a.m", ALL)
+
+
+# --- requests -------------------------------------------------------------------------------------
+def test_a_message_that_fits_is_sent_as_it_is() -> None:
+    text = b'{ "count": 2, "sku": "a", "new": null }'
+    assert shop().encode(text) == text
+    assert msgspec.msgpack.decode(shop(codec="msgpack").encode(text)) == json.loads(text)
+    assert shop("orders.raw").encode(b"\xff{") == b"\xff{"
+    assert shop("orders.ping").encode(b"") == b""
+    assert shop("orders.ping").encode(b"null") == b"null"
+
+
+def test_without_names_the_body_begins_with_that_of_the_method() -> None:
+    assert shop("orders.ping", BODIES, partials=False).encode(b"") == b"\x11RQT1\x0borders.ping"
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "reason"),
+    [
+        (b"", "$", "truncated"),
+        (b"{", "$", "truncated"),
+        (b"\xff", "$", "malformed"),
+        (b'{"sku": NaN}', "$", "malformed"),
+        (b"[]", "$", "is not of type 'object'"),
+        (b'{"sku": "a", "count": "2"}', "$.count", "'2' is not of type 'integer'"),
+        (b'{"sku": "a"}', "$", "'count' is a required property"),
+        (b'{"sku": "a", "count": 1, "count": 2}', "$", "an object has the key 'count' twice"),
+        (b'{"sku": "a", "count": 1, "x": {"y": 1, "y": 1}}', "$", "the key 'y' twice"),
+        (b"[" * 100_000 + b"]" * 100_000, "$", "it is nested too deeply"),
+        (json.dumps({"sku": 1, "count": ["x" * 10_000]}).encode(), "$.", "is not of type"),
+    ],
+)
+def test_a_message_that_does_not_fit_is_not_sent(text: bytes, path: str, reason: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        shop().encode(text)
+    error = refused.value
+    assert (error.may_have_executed, error.attempts) == (False, 0)
+    assert error.path.startswith(path)
+    assert reason in error.reason or len(error.reason) == 300
+    assert "the request was not sent" in str(error)
+    assert len(str(error)) < 500
+
+
+def test_a_message_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "MESSAGE_SIZE_MAX", 30)
+    assert shop().encode(b'{"sku": "a", "count": 2}')
+    with pytest.raises(BadRequest, match="it has 31 bytes; the maximum is 30"):
+        shop().encode(b'{"sku": "a", "count": 2}'.ljust(31))
+
+
+def test_a_method_that_the_service_does_not_have() -> None:
+    with pytest.raises(NoService, match=r"no method 'orders\.cost'; it has orders\.price") as told:
+        shop("orders.cost")
+    assert not told.value.may_have_executed
+
+
+# --- replies --------------------------------------------------------------------------------------
+def test_replies_are_values() -> None:
+    assert shop().decode(b'{"price":"1.50"}', 1) == {"price": "1.50"}
+    packed = MSGPACK.encode({"price": Decimal("1.50"), "raw": b"\0"})
+    assert shop(codec="msgpack").decode(packed, 1) == {"price": "1.50", "raw": "AA=="}
+    assert shop("orders.ping").decode(b"", 1) is None
+    assert shop("orders.raw").decode(b"\xff", 1) == b"\xff"
+    with pytest.raises(BadReply) as bad:
+        shop().decode(b"{", 3)
+    assert (bad.value.attempts, bad.value.may_have_executed) == (3, True)
+
+
+def test_replies_that_carry_their_status() -> None:
+    method = shop(carries=BODIES, partials=False)
+    assert method.decode(b'\x11RQT1\0{"price":"1"}', 1) == {"price": "1"}
+    with pytest.raises(RemoteFailure, match="OutOfStock: none left"):
+        method.decode(b'\x11RQT1\1{"error":"OutOfStock","message":"none left"}', 1)
+    with pytest.raises(BadReply, match="does not begin with"):
+        method.decode(b'{"price":"1"}', 1)
+
+
+# --- descriptions of foreign services -------------------------------------------------------------
+LOOP = {"a": {"$ref": "#/$defs/b"}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}
+LIST = {"T": {"type": "object", "properties": {"next": {"$ref": "#/$defs/T"}}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "definitions", "reason"),
+    [
+        ({"type": "objekt"}, {}, "'objekt' is not valid"),
+        ({"properties": 3}, {}, "3 is not of type 'object'"),
+        ({"pattern": "(("}, {}, "'((' is not a 'regex'"),
+        ({"$ref": "#/$defs/T"}, {}, "Pointer"),
+        ({"$ref": "http://192.0.2.1/schema"}, {}, "Unresolvable: http://192.0.2.1/schema"),
+        ({"$ref": "file:///etc/passwd"}, {}, "Unresolvable"),
+        ({"$ref": "#/$defs/a"}, LOOP, "refers to itself without end"),
+        ({"$dynamicRef": "#"}, {}, "refers to itself without end"),
+    ],
+)
+def test_schemas_that_do_not_work(schema: Any, definitions: Any, reason: str) -> None:
+    with pytest.raises(RemoteViolation) as refused:
+        foreign(schema, **definitions).encode(b'{"x": "y"}')
+    assert "the description of a.m cannot be used, so nothing was sent: " in str(refused.value)
+    assert reason in str(refused.value)
+
+
+def test_recursive_types_work_until_a_message_is_too_deep() -> None:
+    method = foreign({"$ref": "#/$defs/T"}, **LIST)
+    assert method.encode(b'{"next": {"next": {}}}')
+    with pytest.raises(BadRequest, match=r"^\$\.next\.next: 1 is not of type 'object'"):
+        method.encode(b'{"next": {"next": 1}}')
+    with pytest.raises(BadRequest, match="nested too deeply"):
+        method.encode(b'{"next":' * 900 + b"1" + b"}" * 900)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b" " * SIZE_MAX + b"1", f"the maximum is {SIZE_MAX}"),
+        (b'{"$defs":' + b'{"a":' * 100_000, "nested too deeply"),
+        (
+            b'{"requite":1,"service":"a","version":"1","prefix":"a","codec":"xml","methods":[]}',
+            "xml",
+        ),
+    ],
+)
+def test_descriptions_that_are_refused(body: bytes, reason: str) -> None:
+    with pytest.raises(RemoteViolation, match=f"it is not a description .*{reason}"):
+        read_description(body, "it")
+
+
+def test_the_address_called_is_the_one_asked_for() -> None:
+    described = msgspec.convert(
+        {
+            "requite": 1, "service": "a", "version": "1", "prefix": "a", "codec": "json",
+            "methods": [{"name": "m", "address": "bank.pay", "input": {}, "output": {}}],
+        },
+        Description,
+    )  # fmt: skip
+    with pytest.raises(NoService, match=r"no method 'a\.m'"):
+        JsonMethod(described, "a.m", ALL)
