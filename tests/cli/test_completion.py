@@ -6,17 +6,30 @@ import os
 import select
 import shlex
 import shutil
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
-from tests.cli.command import COMMAND, ENVIRONMENT, WAIT_S, requite
+from tests.cli.command import (
+    COMMAND,
+    ENVIRONMENT,
+    WAIT_S,
+    requite,
+    running_broker,
+    running_worker,
+)
 
+from requite.cli import candidates
 from requite.cli.exit_codes import ExitCode
+from requite.cli.options import Connection
 
 pytestmark = pytest.mark.e2e
 
@@ -33,6 +46,19 @@ TYPED: Final = [
     ("requite tit\tprom\t", "titanic promote"),
     ("requite pool poi\tret\t--mana\t", "pool poison retry --manager"),
 ]
+
+SHOP: Final = """
+import requite
+orders = requite.Service("orders")
+
+@orders.method
+async def price(count: int) -> int:
+    return count
+
+@requite.service("echo")
+async def echo(request):
+    return request.body
+"""
 
 
 @pytest.fixture(params=SHELLS)
@@ -132,6 +158,83 @@ def test_a_shell_in_an_empty_home_completes_after_one_command(shell, home, envir
             read_until(fd, PROMPT)
             os.write(fd, f"{typed}\r".encode())
             read_until(fd, f"ran: {completed}.")
+
+
+def test_a_shell_completes_the_services_of_a_broker(shell, home, environment, tmp_path):
+    """Typed: the services of the broker in a URL, and typed services after it."""
+    install(shell, environment)
+    command = tmp_path / "bin" / "requite"
+    real = shlex.join(COMMAND)
+    command.write_text(f'#!/bin/sh\n[ "$1" = __complete ] && exec {real} "$@"\necho "ran: $*."\n')
+    (tmp_path / "shop.py").write_text(SHOP)
+    startup_file, prompt = SHELLS[shell]
+    with (home / startup_file).open("a") as file:
+        file.write(f"{prompt}\n")
+    with (
+        running_broker() as (_broker, url),
+        running_worker("shop:orders", "shop:echo", "--connect", url, cwd=tmp_path),
+        terminal((shell, "-i"), environment) as fd,
+    ):
+        typed = [
+            (f"requite call {url}/orders.pr\tx", f"call {url}/orders.price x"),
+            (f"requite call {url} --service ec\tx", f"call {url} --service echo x"),
+            (f"requite describe {url} o\t", f"describe {url} orders"),
+        ]
+        for words, completed in typed:
+            read_until(fd, PROMPT)
+            os.write(fd, f"{words}\r".encode())
+            read_until(fd, f"ran: {completed}.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("call", "mdp://127.0.0.1:1/o"),
+        ("call", "mdp://127.0.0.1:1", "--service", ""),
+        ("call", "no url"),
+        ("call", "mdp://user@127.0.0.1:1/"),
+        ("call", "sp+tcp://127.0.0.1:1/o"),
+        ("describe", "sp+tcp://127.0.0.1:1", ""),
+        ("stub", "mdp://127.0.0.1:1", ""),
+    ],
+)
+def test_without_a_broker_nothing_is_completed(words):
+    ended = requite("__complete", *words)
+    assert (ended.code, ended.out, ended.err) == (0, "\n\x1fbegin\n", "")
+
+
+def test_a_silent_broker_completes_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        ended = requite("__complete", "call", f"mdp://127.0.0.1:{silent.getsockname()[1]}/")
+    assert (ended.code, ended.out, ended.err) == (0, "\n\x1fbegin\n", "")
+
+
+def test_a_look_up_without_end_is_cut(capfd):
+    program = (
+        "import socket, sys, time; socket.getaddrinfo = lambda *a, **k: time.sleep(600);"
+        "from requite.cli import main; main(['__complete', 'call', 'mdp://no.example:1/'])"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], timeout=WAIT_S, check=False)
+    assert ended.returncode == 0
+    assert "example" not in "".join(capfd.readouterr())
+
+
+class Typed(dict):
+    """What a shell has sent: options by name, and the word that is typed."""
+
+    incomplete = "mdp://127.0.0.1:1/"
+
+
+def test_names_that_a_shell_would_expand_are_left_out(monkeypatch):
+    async def listed(_client):
+        return ["orders.price", "orders.describe", "$(reboot)", "a b", "a\nb", "é", ""]
+
+    monkeypatch.setattr(candidates, "names_at", listed)
+    context = Typed({each.name: SimpleNamespace(value=None) for each in fields(Connection)})
+    assert candidates.urls_of_services(context) == [
+        "mdp://127.0.0.1:1/orders.price",
+        "mdp://127.0.0.1:1/é",
+    ]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Group, Parameter, validators
 
+from requite.cli.candidates import services, urls_of_services
 from requite.cli.exit_codes import ExitCode
 from requite.cli.failures import advised
 from requite.cli.latency import bar, histogram, in_ms, percentile
@@ -38,14 +39,20 @@ def bench(
     url: Annotated[
         str,
         Parameter(
+            completer=urls_of_services,
             help="Broker and service: `mdp://HOST:PORT/SERVICE`. SP service or device: "
-            "`sp+tcp://HOST:PORT`. Freelance servers: `flp://A:PORT,B:PORT`."
+            "`sp+tcp://HOST:PORT`. Freelance servers: `flp://A:PORT,B:PORT`.",
         ),
     ],
     /,
     *,
     service: Annotated[
-        str | None, Parameter(metavar="NAME", help="The service, if the URL does not name it.")
+        str | None,
+        Parameter(
+            metavar="NAME",
+            completer=services,
+            help="The service, if the URL does not name it.",
+        ),
     ] = None,
     concurrency: Annotated[
         int,

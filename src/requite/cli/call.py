@@ -14,6 +14,7 @@ from cyclopts import Group, Parameter, validators
 
 from requite.chronicle import CALL_ID_SIZE, EventRow, Kind, WriterRole
 from requite.cli.access.options import Insecure
+from requite.cli.candidates import services, urls_of_services
 from requite.cli.checked import CheckedCall, check, is_method
 from requite.cli.descriptions import typed_error
 from requite.cli.exit_codes import ExitCode, exit_code_of
@@ -66,7 +67,12 @@ class ServiceOptions:
     """The service to call, for a URL that does not name it."""
 
     service: Annotated[
-        str | None, Parameter(metavar="NAME", help="The service, if the URL does not name it.")
+        str | None,
+        Parameter(
+            metavar="NAME",
+            completer=services,
+            help="The service, if the URL does not name it.",
+        ),
     ] = None
     bind: Annotated[
         bool,
@@ -140,12 +146,13 @@ def call(
     url: Annotated[
         str,
         Parameter(
+            completer=urls_of_services,
             help="Broker and service: `mdp://HOST:PORT/SERVICE`, or over TLS "
             "`mdp+tls://HOST:PORT/SERVICE?ca=FILE`. SP service or device: "
             "`sp+tcp://HOST:PORT`, `sp+ipc:///PATH`, `sp+tls://`, `sp+ws://HOST:PORT/PATH`, "
             "`sp+wss://`. Freelance servers: `flp://A:PORT,B:PORT`. Pirate server, or front of a "
             "queue: `pirate://HOST:PORT`. Queue of RabbitMQ: "
-            "`amqp://USER:PASSWORD@HOST/VHOST?queue=NAME`."
+            "`amqp://USER:PASSWORD@HOST/VHOST?queue=NAME`.",
         ),
     ],
     body: Annotated[

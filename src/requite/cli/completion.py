@@ -24,6 +24,32 @@ fpath=({folder} $fpath)
 (( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit -i }}
 autoload -Uz {function} && compdef {function} requite
 """
+# readline splits words at colons, as in URLs, and replaces only what follows the last one.
+_BASH: Final = """\
+_requite_with_urls() {
+  local -a words=()
+  local n=0 joins= word i
+  for word in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do
+    if [[ $n -gt 1 && ( -n $joins || $word == :* ) ]]; then
+      words[n-1]+=$word
+    else
+      words[n++]=$word
+    fi
+    [[ $word == *: ]] && joins=1 || joins=
+  done
+  COMP_WORDS=("${words[@]}")
+  COMP_CWORD=$((n - 1))
+  word=${words[n-1]}
+  _requite "$@"
+  if [[ $COMP_WORDBREAKS == *:* && $word == *:* ]]; then
+    for i in "${!COMPREPLY[@]}"; do
+      COMPREPLY[i]=${COMPREPLY[i]#"${word%:*}:"}
+    done
+  fi
+}
+complete -F _requite_with_urls requite
+"""
+_BASH_END: Final = "complete -F _requite requite\n"
 # `'1:What it is'` among the specs of `_arguments`: a positional argument without an action.
 _ZSH_POSITIONAL: Final = re.compile(
     r"""^( +)(['"])((?:\d+|\*):(?:[^:\n]|\\:)*)\2( \\)?$""", re.MULTILINE
@@ -41,7 +67,8 @@ def install_completion(
 
     Writes a script to your home folder, and for bash and zsh a few lines to
     `~/.bashrc` or `~/.zshrc` that load it. New shells complete the verbs, their
-    options, and the values of options. Run it again after an upgrade.
+    options, the values of options, and the services of the broker in a URL
+    (within two seconds). Run it again after an upgrade.
 
       $ requite --install-completion
       $ requite --install-completion --shell zsh
@@ -56,6 +83,8 @@ def install_completion(
         if chosen == "zsh":
             _complete_options(path)
             _load_in_zsh(path)
+        if chosen == "bash":
+            _complete_urls(path)
     except OSError as error:
         raise ConfigurationError(f"cannot write {error.filename}: {error.strerror}") from error
     say(f"installed completion for {chosen} in {path}; start a new shell to use it")
@@ -78,6 +107,12 @@ def _complete_options(script: Path) -> None:
     but does not insert it."""
     text = script.read_text(encoding="utf-8")
     script.write_text(_ZSH_POSITIONAL.sub(r"\1\2\3:()\2\4", text), encoding="utf-8")
+
+
+def _complete_urls(script: Path) -> None:
+    """Have bash complete URLs, which it takes for several words."""
+    text = script.read_text(encoding="utf-8")
+    script.write_text(text.replace(_BASH_END, _BASH), encoding="utf-8")
 
 
 def _load_in_zsh(script: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from requite.cli.candidates import typed_services
 from requite.cli.descriptions import fetch
 from requite.cli.exit_codes import ExitCode
 from requite.cli.failures import advised
@@ -23,6 +24,7 @@ SeveralServices = Annotated[
     str,
     Parameter(
         name="SERVICE",
+        completer=typed_services,
         help="The name of a typed service: `orders`, or `orders.v2`. Without one, that of the URL, "
         "or all that the broker knows.",
     ),

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from requite.client import AsyncClient
     from requite.typed.described import Description
 
-_DESCRIBE: Final = ".describe"
+DESCRIBE: Final = ".describe"
+"""The end of the name under which a typed service describes itself."""
 
 
 class Describing(Protocol):
@@ -84,15 +85,20 @@ async def _known(client: AsyncClient, url: str) -> tuple[str, ...]:
         raise ConfigurationError(
             "there is no broker to ask for its services: name one after the URL"
         )
+    names = await names_at(client)
+    return tuple(sorted(n.removesuffix(DESCRIBE) for n in names if n.endswith(DESCRIBE)))
+
+
+async def names_at(client: AsyncClient) -> list[str]:
+    """Return the names of the services at a broker. Raises `RemoteViolation` for another answer."""
     listed = (await client.call(b"", service="mmi.list")).body
     try:
-        names = [str(row["service"]) for row in json.loads(listed)]
+        return [str(row["service"]) for row in json.loads(listed)]
     except (ValueError, TypeError, KeyError) as error:
         raise RemoteViolation(
             f"the broker answers mmi.list with {listed[:40]!r}: it is not a requite broker; name"
             " the service after the URL"
         ) from error
-    return tuple(sorted(n.removesuffix(_DESCRIBE) for n in names if n.endswith(_DESCRIBE)))
 
 
 async def describe_one(client: AsyncClient, url: str, service: str) -> Description:
@@ -100,6 +106,6 @@ async def describe_one(client: AsyncClient, url: str, service: str) -> Descripti
     from requite.typed.described import read_description
 
     if not is_brokerless(url):
-        await wait_for_worker(client, service + _DESCRIBE, 1.0)
+        await wait_for_worker(client, service + DESCRIBE, 1.0)
     body = await client.bind(Describing, service).describe()
-    return read_description(body, f"what {service}{_DESCRIBE} returns")
+    return read_description(body, f"what {service}{DESCRIBE} returns")

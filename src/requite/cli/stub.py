@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from requite.cli.candidates import typed_services
 from requite.cli.descriptions import fetch
 from requite.cli.failures import advised
 from requite.cli.options import PLAIN, QUIET, Connection, Logging, Timeout
@@ -15,7 +16,10 @@ from requite.cli.output import say
 def stub(
     url: Annotated[str, Parameter(help="Broker, or a service without one, as for `call`.")],
     service: Annotated[
-        str, Parameter(help="The name of a typed service: `orders`, or `orders.v2`.")
+        str,
+        Parameter(
+            completer=typed_services, help="The name of a typed service: `orders`, or `orders.v2`."
+        ),
     ],
     /,
     *,

@@ -7,12 +7,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from requite.cli.admin.asking import operate
+from requite.cli.candidates import services
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
 
 
 def resume(
     url: BrokerUrl,
-    service: Annotated[str, Parameter(help="The service.")],
+    service: Annotated[str, Parameter(completer=services, help="The service.")],
     /,
     *,
     timeout: Timeout = 5.0,
