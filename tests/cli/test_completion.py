@@ -162,7 +162,7 @@ def test_a_shell_in_an_empty_home_completes_after_one_command(shell, home, envir
 
 def test_a_shell_completes_the_services_of_a_broker(shell, home, environment, tmp_path):
     """Typed: the services of the broker in a URL, and typed services after it."""
-    install(shell, environment)
+    assert install(shell, environment).startswith("installed")
     command = tmp_path / "bin" / "requite"
     real = shlex.join(COMMAND)
     command.write_text(f'#!/bin/sh\n[ "$1" = __complete ] && exec {real} "$@"\necho "ran: $*."\n')
