@@ -8,7 +8,10 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
+from requite.engine import Received
+from requite.principal import Principal, Rights
 from requite.protocols.majordomo.wire import ClientFinal, Disconnect
+from requite.request import Status
 
 ALL = ("0.1", "0.2", "0.3")
 every_version = pytest.mark.parametrize("version", ALL)
@@ -103,6 +106,89 @@ def test_requites_own_services_reply_with_one_frame_of_json(
     assert answer
     if name != b"mmi.ping":
         assert "echo" in json.dumps(answer)
+
+
+# --- mmi.describe ---------------------------------------------------------------------------------
+def describing(digits: str, *, name: bytes = b"orders") -> list[bytes]:
+    """Return the frames of a request for `mmi.describe`: call number 42, with a limit of 2.5 s."""
+    return [bytes.fromhex(digits) + b"mmi.describe", name]
+
+
+REQUEST = "4d445043303301 000000070000002a 000009c4 00 0c a1b2c3d4e5f60718000000000000002a"
+
+
+@requirement("mdp03:mmi-describe")
+def test_a_request_for_a_description_reaches_the_service_byte_by_byte() -> None:
+    bench = BrokerBench()
+    bench.worker("w", b"orders.describe")
+    bench.client("c")
+    bench.feed(Received("c", [describing(REQUEST)]))
+    (request,) = bench.requests("w")
+    assert bench.dialect_of("w").encode(request) == [
+        bytes.fromhex(
+            "4d445057303302 0000000000000001 000009c4 01 a1b2c3d4e5f60718000000000000002a"
+        ),
+        b"",
+    ]
+    bench.final("w", b'{"requite":1}')
+    (reply,) = bench.sent("c")
+    assert bench.dialect_of("c").encode(reply) == [
+        bytes.fromhex("4d445043303303 000000070000002a 00 01"),
+        b'{"requite":1}',
+    ]
+    assert {state.service for state in bench.broker.snapshot().services} == {"orders.describe"}
+
+
+@requirement("mdp03:mmi-describe")
+@pytest.mark.parametrize("version", ["0.1", "0.2"])
+def test_older_clients_know_no_descriptions(bench: BrokerBench) -> None:
+    bench.worker("w", b"orders.describe")
+    assert ask(bench, b"mmi.describe", b"orders") == b"501"
+    assert bench.requests("w") == []
+
+
+@requirement("mdp03:mmi-describe")
+def test_a_description_needs_the_right_to_call_the_service() -> None:
+    bench = BrokerBench()
+    bench.worker("w", b"orders.describe")
+    bench.client("c", principal=Principal("shop", Rights(call=("orders.*",))))
+    bench.client("d", principal=Principal("till", Rights(call=("orders.price",))))
+    for client in ("c", "d"):
+        bench.request(client, 7, b"orders", service=b"mmi.describe")
+    assert len(bench.requests("w")) == 1
+    (denied,) = bench.sent("d")
+    assert denied.status == Status.DENIED
+    assert b"no right to call 'orders.describe'" in denied.body[0]
+
+
+@requirement("mdp03:mmi-describe")
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        (b"orders", Status.NO_SERVICE),
+        (b"", Status.NO_SERVICE),
+        (b"mmi", Status.NO_SERVICE),
+        (b"mmi.describe", Status.OK),
+    ],
+)
+def test_descriptions_of_services_that_are_not_there(name: bytes, status: Status) -> None:
+    bench = BrokerBench(service_grace_s=1.0)
+    bench.client("c")
+    bench.request("c", 7, name, service=b"mmi.describe")
+    bench.advance(1.1)
+    (reply,) = bench.sent("c")
+    assert reply.status == status
+    if status == Status.OK:  # of the broker's own service mmi.describe.describe
+        assert reply.body == [b"501"]
+
+
+@requirement("mdp03:mmi-describe", "mdp03:service-name")
+@pytest.mark.parametrize("name", [b"a\n", b"\xff", b"a" * 250])
+def test_a_description_of_an_invalid_name_ends_the_connection(name: bytes) -> None:
+    bench = BrokerBench()
+    bench.client("c")
+    bench.request("c", 7, name, service=b"mmi.describe")
+    assert "c" in bench.disconnected
 
 
 @every_version

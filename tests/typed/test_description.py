@@ -49,6 +49,8 @@ async def test_a_service_describes_itself() -> None:
     shop = Shop(version="2.1", codec="msgpack")
     async with served(shop.service) as client:
         told = json.loads((await client.call(b"", service="orders.v2.describe")).body)
+        asked = await client.call(b"orders.v2", service="mmi.describe")
+    assert json.loads(asked.body) == told
     assert told == described(shop.service)
     assert {key: told[key] for key in ("requite", "service", "version", "prefix", "codec")} == {
         "requite": 1,

@@ -149,6 +149,10 @@ EXAMPLES_03: Final[dict[str, tuple[tuple[str, ...], Any]]] = {
         WorkerRequest(b"", _BODY, 10, 0, 2, b"order-17", _NEXT_CALL, b"shop"),
     ),
     "DISCONNECT with a reason": (("to_worker",), Disconnect(b"no right")),
+    "REQUEST to mmi.describe, 2.5 s": (
+        ("from_client",),
+        ClientRequest(b"mmi.describe", [b"orders"], _ID, 2500, call_id=_CALL),
+    ),
     "FINAL, DENIED": (("to_client",), ClientFinal(b"", _BODY, _ID, 9, 0)),
 }
 

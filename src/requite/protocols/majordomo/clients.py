@@ -20,7 +20,7 @@ from requite.principal import INSIDE
 from requite.protocols.majordomo.authorizer import Authorizer
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
-from requite.protocols.majordomo.management import FORBIDDEN, Management
+from requite.protocols.majordomo.management import DESCRIBE, FORBIDDEN, Management, describing
 from requite.protocols.majordomo.operations import Operations
 from requite.protocols.majordomo.parties import Client, Load, Newcomer, Party, PendingRequest
 from requite.protocols.majordomo.permissions import ACTS
@@ -160,6 +160,9 @@ class Clients:
             self._dispatcher.refuse(client, command, Status.DENIED, denied, now)
             return
         if name.startswith(MMI_PREFIX):
+            if name == DESCRIBE and client.dialect.has_ids:
+                self._request(client, describing(command), now)
+                return
             if not self._is_too_fast(client, command, now):
                 self._manage(client, command, now)
             return

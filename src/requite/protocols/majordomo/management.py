@@ -9,8 +9,13 @@
 | `mmi.under` | what names begin with | `[{"service", "workers": [...], "queued", ...}]` |
 | `mmi.ping` | anything | `{"pong": true, "draining"}` |
 | `mmi.pair` | anything | of one of a pair: `{"role", "state", "epoch", ...}`; else `501` |
+| `mmi.describe` | a service name | of the service `NAME.describe`: its description |
 | `mmi.whoami` | anything | of the client: `{"principal", "call", "serve", ...}` |
 | any other `mmi.` name | | `501` (8/MMI) |
+
+`mmi.describe` is no answer of the broker: it hands the request to the service `NAME.describe`, as a
+client of MDP 0.3 could do itself, and with the same rights, limits and failures. For clients of MDP
+0.1 and 0.2, to which replies would come under another name, it is unknown (`501`).
 
 `403`: the client may not call the service. Names that are not valid UTF-8 are shown with
 replacement characters. These requests are read-only; `operations.py` has those that change
@@ -26,12 +31,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Protocol
 
 from requite.principal import Principal
 from requite.protocols.majordomo.parties import Client, Party, Service, Worker
 from requite.protocols.majordomo.permissions import ACTS, lacks_to_call
+from requite.protocols.majordomo.wire import ClientRequest
 from requite.value import Value
 
 _REUSABLE: Final = (b"mmi.list", b"mmi.stats", b"mmi.workers")
@@ -40,6 +46,9 @@ _REUSE_S_PER_ROW: Final = 50e-6  # five times what a row takes to be made
 _REUSE_S_MAX: Final = 0.25
 _ANSWERS_MAX: Final = 16
 _MANAGERS: Final = b"/!"  # in the names of the managers of a pool
+
+DESCRIBE: Final = b"mmi.describe"
+"""The request for the description of the service that its body names."""
 
 FORBIDDEN: Final = b"403"
 """The answer to a client of MDP 0.1 or 0.2 that has no right to the service of the broker, and of
@@ -95,6 +104,11 @@ class Snapshot(Value):
     pending: int
     timers: int
     draining: bool
+
+
+def describing(command: ClientRequest) -> ClientRequest:
+    """Return the request to a service that `mmi.describe` stands for ([mmi-describe])."""
+    return replace(command, service=command.body[0] + b".describe", body=[b""])
 
 
 class BrokerView(Protocol):

@@ -8,6 +8,7 @@
 | `titanic.reply`, `titanic.close` | `titanic` of `submit`; Titanic serves a ticket's owner only |
 | other services of Titanic | `admin` of `titanic` |
 | `mmi.service`, `mmi.ping`, `mmi.whoami` | none |
+| `mmi.describe` | `call` of the service `NAME.describe`, whose name its body begins |
 | `mmi.under` | `pool` of the pool that it names, or `admin` of `stats` |
 | `mmi.kick`, `mmi.purge` | `admin` of `kick`, `purge` |
 | `mmi.pause`, `mmi.resume` | `admin` of `pause` |
@@ -34,7 +35,7 @@ UNDER: Final = b"mmi.under"
 
 _TITANIC_PREFIX: Final = b"titanic."
 _OF_SUBMITTERS: Final = (SUBMIT, b"titanic.reply", b"titanic.close")
-_FREE: Final = (b"mmi.service", b"mmi.ping", b"mmi.whoami")
+_FREE: Final = (b"mmi.service", b"mmi.ping", b"mmi.whoami", b"mmi.describe")
 
 RESERVED: Final = "names that start with mmi. are reserved for the broker"
 
