@@ -118,6 +118,8 @@ READERS_FILES: Final = frozenset(
         "access.toml",
         "broker.toml",
         "hello.py",
+        "greetings.json",
+        "greetings.py",
         "new.toml",
         "orders.py",
         "orders_api.py",
@@ -125,6 +127,7 @@ READERS_FILES: Final = frozenset(
         "requite_submit.py",
         "requite.zip",
         "shop.py",
+        "visit.py",
     }
 )
 

@@ -47,6 +47,37 @@ def without_time(text: str) -> list[str]:
     return re.sub(r'"elapsed_ms": [\d.]+', "", text).split()
 
 
+def test_the_tutorial_works_as_printed(tmp_path: Path) -> None:
+    """The second page of the tutorial, with the change that it asks for."""
+    page = (ROOT / "docs" / "tutorial" / "typed-service.md").read_text()
+    service, visit = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    there = Terminals(tmp_path)
+    there.write("greetings.py", service)
+    commands = re.sub(r"^   ", "", page, flags=re.MULTILINE)
+    place = PRINTED
+    try:
+        for words, output in steps(commands):
+            if "broker" in words:
+                words += ["--bind", "tcp://127.0.0.1:0"]
+            words = [word.replace(PRINTED, place) for word in words]
+            if "--diff" in words:
+                there.write("greetings.py", service.replace("visits: int = 0", "visits: int"))
+                there.stop(1)
+                there.run(
+                    ["requite", "worker", "greetings:greetings", "--connect", f"mdp://{place}"]
+                )
+            printed = there.run(words[:-2] if words[-2] == ">" else words)
+            if "broker" in words:
+                place = printed.split("tcp://")[1].strip()
+                there.write("visit.py", visit.replace(PRINTED, place))
+            if words[-2] == ">":
+                there.write(words[-1], printed)
+                printed = ""
+            assert without_time(printed.replace(place, PRINTED)) == without_time(output)
+    finally:
+        there.close()
+
+
 async def test_middleware_lifespan_and_dependencies_of_the_page(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
