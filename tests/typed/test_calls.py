@@ -238,6 +238,53 @@ async def test_a_schema_that_changed_under_a_bound_client() -> None:
             await orders.price("a")
 
 
+class ColouredOrder(Order):
+    colour: str
+
+
+def changed_shop() -> requite.Service:
+    """Return a later shop: orders need a colour, prices are cents, and `ping` is gone."""
+    service = requite.Service("orders")
+
+    async def price(order: ColouredOrder) -> int:
+        raise AssertionError("it must not run")
+
+    async def slow(order: Order) -> list[int]:
+        return [50]
+
+    async def watch(order: Order) -> AsyncIterator[int]:
+        yield 50
+
+    for method in (price, slow, watch):
+        service.method(method)
+    return service
+
+
+async def test_a_service_that_is_replaced_under_a_bound_client() -> None:
+    url = "mdp+inproc://replaced"
+    policy = requite.BrokerPolicy(service_grace_s=0.1)
+    async with (
+        requite.Broker("inproc://replaced", policy=policy),
+        requite.AsyncClient(url, timeout=20.0) as client,
+    ):
+        orders = client.bind(Orders, "orders")
+        async with requite.Worker(url, Shop().service):
+            assert await orders.price(Order("a", 2)) == Quote(Decimal(1))
+            await orders.ping()
+        async with requite.Worker(url, changed_shop()):
+            with pytest.raises(BadRequest, match="missing required field colour") as refused:
+                await orders.price(Order("a", 2))
+            assert not refused.value.may_have_executed
+            with pytest.raises(BadReply, match="`requite describe` shows what the service") as odd:
+                await orders.slow(Order("a", 2))
+            assert (odd.value.path, odd.value.may_have_executed) == ("$[0]", True)
+            with pytest.raises(BadReply, match="expected object, got int"):
+                [quote async for quote in orders.watch(Order("a", 2))]
+            with pytest.raises(NoService) as gone:
+                await orders.ping()
+            assert not gone.value.may_have_executed
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
