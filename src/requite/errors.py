@@ -89,35 +89,8 @@ class RemoteFailure(CallError):
     """A negative reply: the handler raised, or refused the request. The message is the worker's."""
 
 
-class BadRequest(CallError):
-    """The request does not fit the method of a typed service; its handler has not run.
-
-    `path` is the place in the request (`$.count`), `reason` what is wrong there.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        path: str = "$",
-        reason: str = "",
-        may_have_executed: bool = True,
-        attempts: int = 0,
-    ) -> None:
-        super().__init__(message, may_have_executed=may_have_executed, attempts=attempts)
-        self.path = path
-        self.reason = reason or message
-
-    def __reduce__(self) -> tuple[object, ...]:
-        said = (type(self), str(self), self.path, self.reason)
-        return _rebuild_misfit, (*said, self.may_have_executed, self.attempts)
-
-
-class BadReply(RemoteFailure):
-    """The reply does not fit the method, as this caller knows it; the handler has run.
-
-    `path` is the place in the reply (`$.price`), `reason` what is wrong there.
-    """
+class _Misfit(CallError):
+    """A message does not fit its method, at `path` (`$.count`) for a `reason`."""
 
     def __init__(
         self,
@@ -138,14 +111,23 @@ class BadReply(RemoteFailure):
 
 
 def _rebuild_misfit(
-    kind: type[BadRequest | BadReply],
-    message: str,
-    path: str,
-    reason: str,
-    may_have_executed: bool,
-    n: int,
+    kind: type[_Misfit], message: str, path: str, reason: str, may_have_executed: bool, n: int
 ) -> CallError:
     return kind(message, path=path, reason=reason, may_have_executed=may_have_executed, attempts=n)
+
+
+class BadRequest(_Misfit):
+    """The request does not fit the method of a typed service; its handler has not run.
+
+    `path` is the place in the request (`$.count`), `reason` what is wrong there.
+    """
+
+
+class BadReply(_Misfit, RemoteFailure):
+    """The reply does not fit the method, as this caller knows it; the handler has run.
+
+    `path` is the place in the reply (`$.price`), `reason` what is wrong there.
+    """
 
 
 class WorkerLost(CallError):

@@ -16,10 +16,11 @@ from requite.typed.codec import FLAWS, Codec, flaw_of
 from requite.typed.context import Context, Middleware, chained
 from requite.typed.depends import Resolver
 from requite.typed.envelope import unwrap_request, wrap_refusal, wrap_reply
+from requite.typed.handlers import PLAIN, Refusing, calling_with_message
 from requite.typed.messages import checked_writer, reader
 from requite.typed.method import Method
 from requite.typed.names import DESCRIBE
-from requite.typed.refusals import bad_request, no_method, unambiguous
+from requite.typed.refusals import bad_request, no_method
 from requite.worker.handler import Kind
 from requite.worker.handler import Service as Handled
 from requite.worker.runner import reason_of
@@ -88,13 +89,12 @@ class Serving:
         run: Any
         if self._middleware or needs.dependencies:
             kind = Kind.ASYNC_GENERATOR if kind in _YIELDING else Kind.COROUTINE
-            make = _yielding_whole if kind is Kind.ASYNC_GENERATOR else _calling_coroutine
-            run = self._whole_run(method)
+            make, run = PLAIN[kind], self._whole_run(method)
         else:
-            make, run = _PLAIN[kind], self._plain_run(method)
+            make, run = PLAIN[kind], self._plain_run(method)
             if kind is Kind.COROUTINE and method.signature.parameter and not needs.context:
-                make, run = _calling_with_message, method.function
-        handler = make(self._reading(method), run, self._writing(method), _Refusing(method))
+                make, run = calling_with_message, method.function
+        handler = make(self._reading(method), run, self._writing(method), Refusing(method))
         return Handled(method.address, handler, kind, method.idempotent)
 
     def _reading(self, method: Method) -> Callable[[Request], Any]:
@@ -159,8 +159,8 @@ class Serving:
         )
 
     def _whole_run(self, method: Method) -> Callable[[Any, Request], Any]:
-        """Return the coroutine function that runs a method within its middleware, with its
-        dependencies; that of one with partial replies returns their async iterator.
+        """Return the function that runs a method within its middleware, with its dependencies: a
+        coroutine function, or for a method with partial replies an async generator.
 
         A `def` method runs in the event loop's pool of threads, since middleware is asynchronous.
         """
@@ -181,6 +181,8 @@ class Serving:
                     return _from_thread(call())
 
         run = chained(self._middleware, last)
+        if method.kind in _YIELDING:
+            return lambda message, request: _parts(run, message, self._context(method, request))
         return lambda message, request: run(message, self._context(method, request))
 
     # --- where messages carry only bodies ---------------------------------------------------------
@@ -243,6 +245,19 @@ def _arguments(method: Method) -> Callable[[Any], tuple[Any, ...]]:
     return lambda _message: ()
 
 
+async def _parts(
+    run: Callable[[Any, Context], Awaitable[Any]], message: Any, context: Context
+) -> AsyncIterator[Any]:
+    """Yield the partial replies that a method, or its middleware, returns as an async iterator."""
+    parts = await run(message, context)
+    try:
+        async for part in parts:
+            yield part
+    finally:
+        if hasattr(parts, "aclose"):
+            await parts.aclose()
+
+
 async def _from_thread(parts: Iterator[Any]) -> AsyncIterator[Any]:
     """Iterate in threads over what a `def` method yields."""
     while (part := await asyncio.to_thread(next, parts, _OVER)) is not _OVER:
@@ -264,142 +279,3 @@ def _check_has_no_partials(methods: tuple[Method, ...], where: str) -> None:
                 f"{method.address} has partial replies, which {where} does not carry; use MDP 0.3"
                 " without a pool"
             )
-
-
-class _Refusing:
-    """The errors that a method declares, with `RemoteFailure`, and how each is sent."""
-
-    def __init__(self, method: Method) -> None:
-        self._address = method.address
-        self._declared = [(error.kind, error) for error in method.errors.values()]
-        self.kinds: tuple[type[Exception], ...] = (
-            RemoteFailure,
-            *(kind for kind, _ in self._declared),
-        )
-
-    def refusal(self, error: Exception) -> Exception:
-        """Return the exception whose text is sent."""
-        for kind, declared in self._declared:
-            if isinstance(error, kind):
-                try:
-                    return RemoteFailure(declared.text_of(error))
-                except (*FLAWS, AttributeError, NotImplementedError) as flaw:
-                    _log.error("%s raised a wrong %s: %s", self._address, kind.__name__, flaw)
-                    return RemoteFailure(f"{kind.__name__}, which cannot be sent: {flaw}")
-        return unambiguous(error) if isinstance(error, RemoteFailure) else error
-
-
-Reading = Callable[[Request], Any]
-Running = Callable[[Any, Request], Any]
-Writing = Callable[[Any], bytes]
-
-
-def _calling_coroutine(read: Reading, run: Running, write: Writing, refusing: _Refusing) -> Any:
-    kinds: tuple[type[Exception], ...] = refusing.kinds
-    refusal = refusing.refusal
-
-    async def handle(request: Request) -> bytes:
-        message = read(request)
-        try:
-            result = await run(message, request)
-        except kinds as error:
-            raise refusal(error) from error
-        return write(result)
-
-    return handle
-
-
-def _calling_with_message(
-    read: Reading, run: Callable[[Any], Any], write: Writing, refusing: _Refusing
-) -> Any:
-    """Return the handler of the usual method, which takes a message and nothing else: one call
-    less than `_calling_coroutine` (0.1 us)."""
-    kinds: tuple[type[Exception], ...] = refusing.kinds
-    refusal = refusing.refusal
-
-    async def handle(request: Request) -> bytes:
-        message = read(request)
-        try:
-            result = await run(message)
-        except kinds as error:
-            raise refusal(error) from error
-        return write(result)
-
-    return handle
-
-
-def _calling_function(read: Reading, run: Running, write: Writing, refusing: _Refusing) -> Any:
-    kinds: tuple[type[Exception], ...] = refusing.kinds
-    refusal = refusing.refusal
-
-    def handle(request: Request) -> bytes:
-        message = read(request)
-        try:
-            result = run(message, request)
-        except kinds as error:
-            raise refusal(error) from error
-        return write(result)
-
-    return handle
-
-
-def _yielding_async(read: Reading, run: Running, write: Writing, refusing: _Refusing) -> Any:
-    kinds: tuple[type[Exception], ...] = refusing.kinds
-    refusal = refusing.refusal
-
-    async def handle(request: Request) -> AsyncIterator[bytes]:
-        parts = run(read(request), request)
-        try:
-            async for part in parts:
-                yield write(part)
-        except kinds as error:
-            raise refusal(error) from error
-        finally:
-            await parts.aclose()
-
-    return handle
-
-
-def _yielding_whole(read: Reading, run: Running, write: Writing, refusing: _Refusing) -> Any:
-    kinds: tuple[type[Exception], ...] = refusing.kinds
-    refusal = refusing.refusal
-
-    async def handle(request: Request) -> AsyncIterator[bytes]:
-        message = read(request)
-        parts: Any = None
-        try:
-            parts = await run(message, request)
-            async for part in parts:
-                yield write(part)
-        except kinds as error:
-            raise refusal(error) from error
-        finally:
-            if hasattr(parts, "aclose"):
-                await parts.aclose()
-
-    return handle
-
-
-def _yielding(read: Reading, run: Running, write: Writing, refusing: _Refusing) -> Any:
-    kinds: tuple[type[Exception], ...] = refusing.kinds
-    refusal = refusing.refusal
-
-    def handle(request: Request) -> Iterator[bytes]:
-        parts = run(read(request), request)
-        try:
-            for part in parts:
-                yield write(part)
-        except kinds as error:
-            raise refusal(error) from error
-        finally:
-            parts.close()
-
-    return handle
-
-
-_PLAIN: Final = {
-    Kind.COROUTINE: _calling_coroutine,
-    Kind.FUNCTION: _calling_function,
-    Kind.ASYNC_GENERATOR: _yielding_async,
-    Kind.GENERATOR: _yielding,
-}
