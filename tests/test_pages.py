@@ -22,7 +22,7 @@ from requite.cli.verbs import VERBS, Verb
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/*.md"))
     if path.name not in ("CHANGELOG.md", "changelog.md") and "_build" not in path.parts
 )
 # Options of `requite` itself, and of other commands in the pages (`towncrier build --yes`, curl).

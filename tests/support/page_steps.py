@@ -6,14 +6,14 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.cli.command import ENVIRONMENT, WAIT_S
 
 COMMAND = Path(sys.executable).with_name("requite")
-SERVERS = ("broker", "worker")
+SERVERS = (["broker"], ["worker"], ["pool", "run"])
 
 
 class Step(NamedTuple):
@@ -39,26 +39,28 @@ def files(text: str) -> Iterator[tuple[str, str]]:
 
 
 class Terminals:
-    """Runs commands in a folder. Those that serve remain until `close`."""
+    """Runs commands in a folder, with more variables in their environment. Those that serve remain
+    until `close`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, variables: Mapping[str, str] | None = None) -> None:
         self._folder = folder
+        self._environment = {**ENVIRONMENT, **(variables or {})}
         self._serving: list[subprocess.Popen[str]] = []
 
     def write(self, name: str, text: str) -> None:
         """Write a file."""
         (self._folder / name).write_text(text)
 
-    def run(self, words: list[str]) -> str:
-        """Return what a command prints; of one that serves, the first line."""
+    def run(self, words: list[str], lines: int = 1) -> str:
+        """Return what a command prints; of one that serves, the first lines."""
         program = {"requite": str(COMMAND), "python": sys.executable}.get(words[0], words[0])
         command = [program, *words[1:]]
-        if words[1] in SERVERS:
-            return self._serve(command)
+        if words[0] == "requite" and any(words[1 : 1 + len(verb)] == verb for verb in SERVERS):
+            return self._serve(command, lines)
         done = subprocess.run(
             command,
             cwd=self._folder,
-            env=ENVIRONMENT,
+            env=self._environment,
             capture_output=True,
             text=True,
             timeout=WAIT_S,
@@ -66,13 +68,13 @@ class Terminals:
         )
         return done.stdout + done.stderr
 
-    def _serve(self, command: list[str]) -> str:
+    def _serve(self, command: list[str], lines: int) -> str:
         process = subprocess.Popen(
-            command, cwd=self._folder, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+            command, cwd=self._folder, env=self._environment, stdout=subprocess.PIPE, text=True
         )
         self._serving.append(process)
         assert process.stdout is not None
-        return process.stdout.readline()
+        return "".join(process.stdout.readline() for _ in range(lines))
 
     def stop(self, number: int) -> None:
         """Kill the server that was started as the given number."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.page_steps import Terminals, steps
+from tests.support.type_checkers import checked
 from tests.typed.shop import served
 
 import requite
@@ -138,27 +138,6 @@ def test_calls_are_typed_without_casts(checker: str, tmp_path: Path) -> None:
     assert len(errors) == 2
     assert '"Order"' in errors[0]
     assert '"str"' in errors[1]
-
-
-def checked(checker: str, folder: Path) -> list[str]:
-    """Return the errors that a checker finds in a folder, in order of lines."""
-    if checker == "mypy":
-        (folder / "mypy.ini").write_text("[mypy]\nstrict = True\n")
-        command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "."]
-        done = run(command, folder)
-        return [line for line in done.splitlines() if " error: " in line]
-    settings = {
-        "typeCheckingMode": "strict",
-        "pythonVersion": "3.11",
-        "reportUnusedCoroutine": True,
-    }
-    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
-    command = [
-        sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable,
-        "-p", str(folder),
-    ]  # fmt: skip
-    found = json.loads(run(command, folder))["generalDiagnostics"]
-    return [each["message"] for each in found if each["severity"] == "error"]
 
 
 def run(command: list[str], folder: Path) -> str:
