@@ -48,7 +48,15 @@ if TYPE_CHECKING:
     from requite.dedup import Dedup
     from requite.protocols.majordomo.policy import BrokerPolicy
     from requite.shell.curve import CurveListener
-    from requite.typed import Context, Depends, Middleware, Proceed, Service, raises
+    from requite.typed import (
+        CallOptions,
+        Context,
+        Depends,
+        Middleware,
+        Proceed,
+        Service,
+        raises,
+    )
     from requite.worker import Worker, service
 
 __version__ = "0.1.0"
@@ -62,6 +70,7 @@ __all__ = [
     "Broker",
     "BrokerPolicy",
     "CallError",
+    "CallOptions",
     "CallTimeout",
     "Cancelled",
     "Client",
@@ -104,6 +113,7 @@ _HOME = {
     "AsyncClient": "requite.client",
     "Broker": "requite.broker",
     "BrokerPolicy": "requite.protocols.majordomo.policy",
+    "CallOptions": "requite.typed",
     "Client": "requite.client",
     "Context": "requite.typed",
     "CurveListener": "requite.shell.curve",

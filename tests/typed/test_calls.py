@@ -8,7 +8,7 @@ import pickle
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import msgspec
 import pytest
@@ -26,7 +26,14 @@ from tests.typed.shop import (
 )
 
 import requite
-from requite import BadReply, BadRequest, ConfigurationError, NoService, RemoteFailure
+from requite import (
+    BadReply,
+    BadRequest,
+    CallOptions,
+    ConfigurationError,
+    NoService,
+    RemoteFailure,
+)
 from requite.request import Partial
 
 BINDS = ("inproc://typed-{}", "flp+inproc://typed-{}", "pirate+inproc://typed-{}")
@@ -379,6 +386,28 @@ async def test_the_context_of_a_call() -> None:
         assert context.remaining_s is not None
         assert 30 < context.remaining_s <= 50
         context.progress()
+
+
+class WithOptions(Protocol):
+    async def price(self, order: Order, **options: Unpack[CallOptions]) -> Quote: ...
+
+    def watch(self, order: Order, **options: Unpack[CallOptions]) -> AsyncIterator[Quote]: ...
+
+
+async def test_options_of_a_call_are_declared_at_once() -> None:
+    shop = Shop()
+    async with served(shop.service) as client:
+        orders = client.bind(WithOptions, "orders")
+        end = requite.deadline(20)
+        assert await orders.price(Order("a", 3), timeout=end, idempotency_key=b"k") == Quote(
+            Decimal("1.5")
+        )
+        [context] = shop.contexts
+        assert context.idempotency_key == b"k"
+        assert context.remaining_s is not None
+        assert 15 < context.remaining_s <= 20
+        quotes = [quote async for quote in orders.watch(Order("a", 2), timeout=20)]
+        assert quotes == [Quote(Decimal(0)), Quote(Decimal(1))]
 
 
 async def test_a_call_that_is_cancelled_interrupts_its_method() -> None:

@@ -99,20 +99,20 @@ async def test_the_versions_of_the_page() -> None:
 # --- types ----------------------------------------------------------------------------------------
 BLOCKING = """
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, Unpack
 
 import requite
 from orders import Order, OutOfStock, Quote
 
 class Blocking(Protocol):
     @requite.raises(OutOfStock)
-    def price(self, order: Order) -> Quote: ...
+    def price(self, order: Order, **options: Unpack[requite.CallOptions]) -> Quote: ...
     def watch(self, order: Order) -> Iterator[Quote]: ...
 
 def main() -> None:
     with requite.Client("mdp://127.0.0.1:5555/orders") as client:
         orders = client.bind(Blocking)
-        quotes: list[Quote] = [orders.price(Order("a", 1)), *orders.watch(Order("a", 1))]
+        quotes: list[Quote] = [orders.price(Order("a", 1), timeout=2), *orders.watch(Order("a", 1))]
         print(quotes)
 """
 WRONG = """
@@ -123,6 +123,10 @@ async def wrong(orders: Orders) -> None:
 
 orders = requite.Client("mdp://127.0.0.1:5555").bind(Orders)
 reveal_type(orders)
+"""
+WRONG_OPTION = """
+def wrong(orders: Blocking) -> None:
+    orders.price(Order("a", 1), timeout="soon")
 """
 
 
@@ -138,6 +142,10 @@ def test_calls_are_typed_without_casts(checker: str, tmp_path: Path) -> None:
     assert len(errors) == 2
     assert '"Order"' in errors[0]
     assert '"str"' in errors[1]
+    (tmp_path / "shop.py").write_text(PROGRAMS[1])
+    (tmp_path / "blocking.py").write_text(BLOCKING + WRONG_OPTION)
+    [error] = checked(checker, tmp_path)
+    assert '"timeout"' in error
 
 
 def run(command: list[str], folder: Path) -> str:

@@ -13,15 +13,32 @@ from collections.abc import (
     Iterator,
 )
 from dataclasses import dataclass
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, TypedDict, Unpack, get_args, get_origin
 
 from requite.errors import ConfigurationError
-from requite.request import Request
+from requite.request import Deadline, Request
 from requite.typed.context import Context
 from requite.typed.depends import Depends, Needs, depends_in, needs_of, needs_request
 from requite.typed.hints import hints_of
 
-OPTIONS: Final = ("timeout", "idempotent", "idempotency_key")
+
+class CallOptions(TypedDict, total=False):
+    """The options of a bound method's call.
+
+        class Orders(Protocol):
+            async def price(
+                self, order: Order, **options: Unpack[requite.CallOptions]
+            ) -> Quote: ...
+
+    `AsyncClient.call` describes them.
+    """
+
+    timeout: float | Deadline | None
+    idempotent: bool
+    idempotency_key: bytes
+
+
+OPTIONS: Final = tuple(CallOptions.__annotations__)
 """The keyword arguments of a bound method that are options of its call."""
 
 _ASYNC: Final = (AsyncIterator, AsyncIterable, AsyncGenerator)
@@ -79,7 +96,7 @@ def method_signature(function: Callable[..., Any], *, is_async: bool) -> Signatu
     messages = [
         parameter
         for parameter in list(inspect.signature(function).parameters.values())[1:]
-        if parameter.name not in OPTIONS or parameter.kind is not parameter.KEYWORD_ONLY
+        if not _is_option(parameter, hints)
     ]
     streams = get_origin(hints.get("return")) in (_ASYNC if is_async else _SYNC)
     is_coroutine = inspect.iscoroutinefunction(function)
@@ -91,6 +108,13 @@ def method_signature(function: Callable[..., Any], *, is_async: bool) -> Signatu
         kind, word = ("an AsyncClient", "async def") if is_async else ("a Client", "def")
         raise ConfigurationError(f"{kind} needs {word} {name}(...) in the class that it binds")
     return _signature(function, name, hints, messages, streams, Needs("", {}))
+
+
+def _is_option(parameter: inspect.Parameter, hints: dict[str, Any]) -> bool:
+    """Whether a parameter of a class to bind stands for options of the call."""
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return bool(hints.get(parameter.name) == Unpack[CallOptions])
+    return parameter.kind is parameter.KEYWORD_ONLY and parameter.name in OPTIONS
 
 
 def _signature(
