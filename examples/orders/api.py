@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, Unpack
 
 from msgspec import Meta, Struct
 
@@ -51,23 +51,11 @@ class Orders(Protocol):
     """The service `orders`, as its callers see it."""
 
     @requite.raises(OutOfStock, CardDeclined)
-    async def place(
-        self,
-        order: Order,
-        *,
-        timeout: float = ...,  # noqa: ASYNC109
-        idempotency_key: bytes = ...,
-    ) -> Receipt: ...
+    async def place(self, order: Order, **options: Unpack[requite.CallOptions]) -> Receipt: ...
 
 
 class Payments(Protocol):
     """The service `payments`, as its callers see it."""
 
     @requite.raises(CardDeclined)
-    async def charge(
-        self,
-        charge: Charge,
-        *,
-        timeout: requite.Deadline = ...,  # noqa: ASYNC109
-        idempotency_key: bytes = ...,
-    ) -> Receipt: ...
+    async def charge(self, charge: Charge, **options: Unpack[requite.CallOptions]) -> Receipt: ...
