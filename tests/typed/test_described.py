@@ -178,7 +178,8 @@ from stub import {name} as Api, {name}Blocking, Cat, Dog, Order, OutOfStock, Quo
 
 async def main(client: requite.AsyncClient) -> None:
     api = client.bind(Api, {prefix!r})
-    quote: Quote = await api.price(Order("a", 2), timeout=2.0)
+    quote: Quote = await api.price(Order("a", 2), timeout=2.0, idempotent=False)
+    assert await api.choose(["a"], timeout=requite.deadline(2)) == 1
     price: Decimal = quote.price
     quotes: list[Quote] = [quote async for quote in api.watch(Order("a", 2))]
     pets: list[Cat | Dog] = await api.pets(Renamed("x"))
@@ -207,6 +208,10 @@ def with_pets() -> requite.Service:
     @service.method
     async def odd(odds: Odd) -> tuple[int, Literal["a", None]]:
         return (odds["x_y"], None)
+
+    @service.method
+    async def choose(options: list[str]) -> int:
+        return len(options)
 
     return service
 
@@ -238,6 +243,7 @@ async def test_a_stub_calls_its_service(monkeypatch: pytest.MonkeyPatch, tmp_pat
         assert await api.pets(stub.Renamed("x")) == [stub.Cat(3), stub.Dog(["sit"])]
         assert stub.Renamed("x").share == Decimal("0.5")
         assert await api.odd(stub.Odd(7)) == (7, None)
+        assert await api.choose(options=["a", "b"], timeout=requite.deadline(20)) == 2
         assert len([quote async for quote in api.watch(stub.Order("a", 2))]) == 2
         assert await api.ping() is None
         assert await api.raw(b"ab") == b"ba"

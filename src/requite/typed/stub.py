@@ -16,7 +16,6 @@ _HEAD: Final = '''"""Classes to call {service} {version}, written by `requite st
 
 from __future__ import annotations
 '''
-_OPTIONS: Final = '*, timeout: float = ..., idempotency_key: bytes = b""'
 
 
 def stub_of(described: Description) -> str:
@@ -119,7 +118,7 @@ def _fields(
 def _protocol(
     name: str, described: Description, annotations: Annotations, *, is_async: bool
 ) -> Iterator[str]:
-    annotations.use("typing", "Protocol")
+    annotations.use("typing", "Protocol", "Unpack")
     client = "AsyncClient" if is_async else "Client"
     yield f"class {identifier(name if is_async else name + 'Blocking')}(Protocol):"
     yield f'    """The methods of {described.service} {described.version}, for `{client}`."""'
@@ -138,7 +137,9 @@ def _method(method: DescribedMethod, annotations: Annotations, *, is_async: bool
         output = f"{iterator}[{output}]"
     message = "" if method.input == {"type": "null"} else f", {_parameter(method, annotations)}"
     word = "async def" if is_async and not method.partial else "def"
-    yield f"    {word} {method.name}(self{message}, {_OPTIONS}) -> {output}:"
+    options = "call_options" if method.parameter == "options" else "options"
+    options = f"**{options}: Unpack[requite.CallOptions]"
+    yield f"    {word} {method.name}(self{message}, {options}) -> {output}:"
     yield from (f"    {line}" for line in _doc(method.doc or f"Call {method.address}."))
     yield "        ..."
 
