@@ -17,7 +17,6 @@ from tests.pool.http_bench import (
     end_of,
 )
 
-from requite.pool.manager import http_connection, http_server
 from requite.pool.manager.endpoints import Endpoints
 
 
@@ -51,7 +50,7 @@ async def test_a_slow_request_is_closed_in_time_and_an_idle_connection_is_kept(
     answers: int,
     drips: bool,
 ) -> None:
-    monkeypatch.setattr(http_connection, "REQUEST_S", 0.5)
+    monkeypatch.setattr("requite.web.connection.REQUEST_S", 0.5)
     async with connected(endpoints) as idle, connected(endpoints) as slow:
         idle[1].write(get("/ready"))
         assert (await answer_of(idle[0]))[0] == 200
@@ -75,7 +74,7 @@ async def test_a_slow_request_is_closed_in_time_and_an_idle_connection_is_kept(
 async def test_of_too_many_connections_the_one_that_is_idle_for_longest_is_closed(
     manager: Manager, endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 3)
+    monkeypatch.setattr("requite.web.server.CONNECTIONS_MAX", 3)
     async with AsyncExitStack() as stack:
         first, second, third = [
             await stack.enter_async_context(connected(endpoints)) for _ in range(3)
@@ -97,7 +96,7 @@ async def test_of_too_many_connections_the_one_that_is_idle_for_longest_is_close
 async def test_bytes_of_a_request_do_not_make_its_connection_active(
     endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch, begin: bytes, more: bytes
 ) -> None:
-    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr("requite.web.server.CONNECTIONS_MAX", 2)
     async with connected(endpoints) as slow, connected(endpoints) as (reader, writer):
         slow[1].write(begin)
         writer.write(get("/ready"))
@@ -112,7 +111,7 @@ async def test_bytes_of_a_request_do_not_make_its_connection_active(
 async def test_without_an_idle_connection_one_too_many_is_not_accepted(
     manager: Manager, endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr("requite.web.server.CONNECTIONS_MAX", 1)
     async with connected(endpoints) as (reader, writer):
         writer.write(get("/health"))
         await manager.is_checking.wait()
@@ -128,7 +127,7 @@ async def test_a_peer_that_reads_no_answers_is_closed_for_a_new_connection(
     async def check() -> dict[str, str]:
         return {"driver": "x" * (1 << 20)}
 
-    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr("requite.web.server.CONNECTIONS_MAX", 1)
     monkeypatch.setattr(manager, "check", check)
     async with connected(endpoints) as (_, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined]

@@ -29,7 +29,6 @@ from tests.support.certificates import Certificates
 
 from requite.cli.pool.client import ask
 from requite.errors import NoService, TransportError
-from requite.pool.manager import http_connection, http_server
 from requite.pool.manager.endpoints import Endpoints
 from requite.shell.aio import run
 
@@ -100,7 +99,7 @@ SILENT: Final = [
 async def test_a_silent_peer_is_closed_in_time_and_blocks_nobody(
     certificates: Certificates, silent: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_connection, "REQUEST_S", 1.0)
+    monkeypatch.setattr("requite.web.connection.REQUEST_S", 1.0)
     async with AsyncExitStack() as stack:
         serving = opened(endpoints_of(showing(certificates.server)))
         endpoints = await stack.enter_async_context(serving)
@@ -118,7 +117,7 @@ async def test_a_silent_peer_is_closed_in_time_and_blocks_nobody(
 async def test_of_too_many_silent_peers_the_oldest_is_closed(
     certificates: Certificates, silent: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 5)
+    monkeypatch.setattr("requite.web.server.CONNECTIONS_MAX", 5)
     async with AsyncExitStack() as stack:
         serving = opened(endpoints_of(showing(certificates.server)))
         endpoints = await stack.enter_async_context(serving)

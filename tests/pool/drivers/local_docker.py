@@ -19,8 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from requite.pool.manager.http_server import HttpServer
 from requite.transport.address import IpcAddress
+from requite.web.server import HttpServer
 
 Handler = Callable[[Request], Awaitable[Response]]
 

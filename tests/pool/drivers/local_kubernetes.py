@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from requite.pool.manager.http_server import HttpServer
+from requite.web.server import HttpServer
 
 Handler = Callable[[Request], Awaitable[Response]]
 

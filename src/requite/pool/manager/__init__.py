@@ -22,8 +22,6 @@ status.py          status as JSON, and metrics
 managed.py         the interface of the manager to its endpoints
 endpoints.py       /health, /ready, /status, /metrics, and commands of operators
 guard.py           refuses requests of foreign web pages, and changes without the token
-http_server.py     uvicorn in the manager's event loop, over TLS if configured
-http_connection.py the connections of that server
 """
 
 from requite.pool.manager.manager import PoolManager

@@ -24,16 +24,16 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from requite.errors import ConfigurationError
-from requite.pool.config import HttpSection
+from requite.pool.config import UNIX, HttpSection
 from requite.pool.inputs import ReleaseGroup, RequireGroup, ScaleGroup, SetVersion
 from requite.pool.manager.choice import check_key
 from requite.pool.manager.errors import FAILURES
 from requite.pool.manager.guard import BODY_SIZE_MAX, Guard
-from requite.pool.manager.http_server import HttpServer
 from requite.pool.manager.managed import Managed
 from requite.pool.manager.status import metrics_of, status_of
 from requite.shell import clock
 from requite.transport.tls import TlsSettings
+from requite.web.server import HttpServer
 
 CHECKED_S: Final = 1.0
 """For how long the result of a check answers further requests of `/health`."""
@@ -71,7 +71,7 @@ class Endpoints:
             },
         )
         app.router.redirect_slashes = False
-        self._server: Final = HttpServer(Guard(app, manager.config.http))
+        self._server: Final = HttpServer(Guard(app, manager.config.http), logger="requite.pool")
 
     @property
     def url(self) -> str:
@@ -83,7 +83,7 @@ class Endpoints:
         for a certificate that cannot be used."""
         http = self._manager.config.http
         if http.bind:
-            await self._server.listen_unix(http.bind, "http.bind")
+            await self._server.listen_unix(http.bind.removeprefix(UNIX), http.bind, "http.bind")
         else:
             await self._server.listen(http.host, http.port, "http.port", _tls_of(http))
 

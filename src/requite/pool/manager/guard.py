@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
-from requite.framing.web_hosts import LOCALHOST, canonical, host_of, host_of_origin, is_loopback
 from requite.pool.config import HttpSection
 from requite.pool.token import read_token
+from requite.web.answers import answer_early
+from requite.web.hosts import Hosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 _JSON: Final = "application/json"
-_SHOWN_MAX: Final = 100
 BODY_SIZE_MAX: Final = 1 << 16
 
 
@@ -38,7 +38,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, http: HttpSection) -> None:
         self._app: Final = app
-        self._hosts: Final = {canonical(each) for each in (http.host, *http.hosts)} - {None}
+        self._hosts: Final = Hosts((http.host, *http.hosts))
         token = read_token(http.token_file, "http.token_file") if http.token_file else ""
         self._token: Final = token.encode()
 
@@ -48,19 +48,15 @@ class Guard:
         if refusal is None:
             await self._app(scope, receive, send)
         else:
-            await _answer(refusal, receive, send)
+            await answer_early(refusal, receive, send)
 
     def _refusal(self, scope: Scope) -> Response | None:
         """Return the answer to a request that is not allowed."""
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        if not self._allows(host_of(host), scope):
-            return _refuse(421, f"{_shown(host)} is not a host of this manager; {_ADD_HOST}")
-        origin = headers.get("origin")
-        if origin is not None and not self._allows(host_of_origin(origin), scope):
-            return _refuse(
-                403, f"web pages of {_shown(origin)} may not use this manager; {_ADD_HOST}"
-            )
+        if (host := self._hosts.foreign_host(scope)) is not None:
+            return _refuse(421, f"{host} is not a host of this manager; {_ADD_HOST}")
+        if (origin := self._hosts.foreign_origin(scope)) is not None:
+            return _refuse(403, f"web pages of {origin} may not use this manager; {_ADD_HOST}")
         if scope["method"] != "POST":
             return None
         if self._token and not self._is_authorised(headers.get("authorization", "")):
@@ -69,14 +65,6 @@ class Guard:
         if kind != _JSON:
             return _refuse(415, f"the body must be JSON; send Content-Type: {_JSON}")
         return None
-
-    def _allows(self, host: str | None, scope: Scope) -> bool:
-        """Whether a host is this manager's, at the address where the connection was accepted."""
-        if host is None:
-            return False
-        own, port = scope["server"]
-        local = LOCALHOST if port is None else canonical(own) or ""  # no port: a Unix socket
-        return host in self._hosts or host == local or (is_loopback(local) and is_loopback(host))
 
     def _is_authorised(self, field: str) -> bool:
         scheme, _, token = field.partition(" ")
@@ -93,23 +81,3 @@ _NO_TOKEN: Final = (
 
 def _refuse(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse({"error": text}, status, headers=headers)
-
-
-async def _answer(response: Response, receive: Receive, send: Send) -> None:
-    """Answer at once, and end the response after the body of the request, unless that is large: a
-    client that still writes when its connection is closed may not see the answer."""
-    start = {"status": response.status_code, "headers": response.raw_headers}
-    await send({"type": "http.response.start", **start})
-    await send({"type": "http.response.body", "body": response.body, "more_body": True})
-    size = 0
-    while size <= BODY_SIZE_MAX:
-        message = await receive()
-        size += len(message.get("body", b""))
-        if not message.get("more_body"):  # the end, or the client has disconnected
-            break
-    await send({"type": "http.response.body"})
-
-
-def _shown(field: str) -> str:
-    """Return a peer's text, quoted and shortened."""
-    return ascii(field[:_SHOWN_MAX])

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from requite.errors import TransportError
-from requite.pool.config import UNIX
-from requite.pool.manager.http_connection import HttpConnection, HttpProtocol
 from requite.shell import clock
 from requite.shell.warnings import Warnings
 from requite.transport.accept import Closable, serve
@@ -27,6 +25,7 @@ from requite.transport.sockets import BACKLOG, bind_ipc, remove_socket_file, soc
 from requite.transport.stream import SocketStream
 from requite.transport.tls import TlsSettings
 from requite.transport.tls_listener import TlsListener
+from requite.web.connection import HttpConnection, HttpProtocol
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -35,22 +34,27 @@ _KEEP_ALIVE_S: Final = 75
 _SHUTDOWN_S: Final = 60
 
 CONNECTIONS_MAX: Final = 64
-"""Open connections. Beyond it the one that has been idle for longest is closed."""
+"""Open connections."""
 
 
 class HttpServer:
     """Serves `app` where one of `listen`, `listen_unix` and `serve` opens it.
 
-    `url` has the bound port, or the path of the Unix socket; it is empty before.
+    `url` has the bound port, or the path of the Unix socket; it is empty before. `logger` gets the
+    warnings of failed handshakes. Beyond `connections_max` open connections (default:
+    `CONNECTIONS_MAX`) the one that has been idle for longest is closed.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(
+        self, app: ASGIApp, *, logger: str = "requite.web", connections_max: int | None = None
+    ) -> None:
         self._listening: list[Closable] = []
         self._is_closed = False
         self._socket_file: tuple[str, tuple[int, int]] | None = None  # its path and id
         self._tls: TlsListener | None = None
         self._open: dict[HttpConnection, None] = {}  # the oldest first
-        self._warnings: Final = Warnings(logging.getLogger("requite.pool"), clock.now)
+        self._warnings: Final = Warnings(logging.getLogger(logger), clock.now)
+        self._connections_max: Final = connections_max
         self.url = ""
         # `access_log=False` would silence the access log of all uvicorn servers of the process.
         config = uvicorn.Config(
@@ -91,13 +95,12 @@ class HttpServer:
         self.url = f"{'http' if tls is None else 'https'}://{bound.authority}"
         await self.serve(sockets, bound)
 
-    async def listen_unix(self, url: str, setting: str) -> None:
-        """Serve at `unix:/PATH`, a Unix socket to which only its owner may connect.
+    async def listen_unix(self, path: str, url: str, setting: str) -> None:
+        """Serve at the Unix socket `path`, which errors name as `url`; only its owner may connect.
 
         Raises `TransportError` if it cannot be created, and `ConfigurationError` for an invalid
         path.
         """
-        path = url.removeprefix(UNIX)
         address = parse_ipc(path, url)
         try:
             listening = bind_ipc(address)
@@ -135,7 +138,7 @@ class HttpServer:
         connection.start()
         if self._is_closed:
             connection.abort()
-        elif len(self._open) > CONNECTIONS_MAX:
+        elif len(self._open) > (self._connections_max or CONNECTIONS_MAX):
             idle = (each for each in self._open if each.is_idle)  # at least the new one
             longest = min(idle, key=lambda each: each.active_at)
             del self._open[longest]

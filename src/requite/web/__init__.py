@@ -1,0 +1,7 @@
+"""HTTP servers: uvicorn in the running event loop, on the transports of all listeners.
+
+server.py      `HttpServer`: listens, with or without TLS, and serves an ASGI application
+connection.py  its connections
+hosts.py       the hosts and origins that a server accepts
+answers.py     answers to requests that are refused before their bodies are read
+"""
