@@ -226,10 +226,10 @@ class Typed(dict):
 
 
 def test_names_that_a_shell_would_expand_are_left_out(monkeypatch):
-    async def named_oddly(_client):
+    async def named_oddly(_url, _connection):
         return ["orders.price", "orders.describe", "$(reboot)", "a b", "a\nb", "é", ""]
 
-    monkeypatch.setattr(candidates, "names_at", named_oddly)
+    monkeypatch.setattr(candidates, "_ask", named_oddly)
     context = Typed({each.name: SimpleNamespace(value=None) for each in fields(Connection)})
     assert candidates.urls_of_services(context) == [
         "mdp://127.0.0.1:1/orders.price",

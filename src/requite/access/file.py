@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from requite.access.passwords import PasswordHash, parse_hash
+from requite.access.tokens import KIND, is_hash
 from requite.errors import ConfigurationError
 from requite.principal import NO_QUOTA, VERBS, Quota, Rights
 from requite.storage.private import is_exposed
@@ -40,7 +41,7 @@ NAME_SIZE_MAX: Final = 255
 USER_ID_MAX: Final = (1 << 32) - 2  # the last one stands for "no user"
 AMOUNT_MAX: Final = 1 << 62
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
-_KINDS: Final = ("tls", "curve", "local")
+_KINDS: Final = ("tls", "curve", "local", KIND)
 _ADMIN: Final = ("stats", "kick", "pause", "purge", "drain", "titanic")
 _TITANIC: Final = ("submit",)
 _DEFAULT: Final = "default"
@@ -187,6 +188,10 @@ class _Reader:
                 if not 0 <= each <= USER_ID_MAX:
                     raise self._error(user, kind, f"a user id is 0 to {USER_ID_MAX}")
                 yield str(each)
+            elif kind == KIND and not (isinstance(each, str) and is_hash(each)):
+                raise self._error(
+                    user, kind, "it is not a hash of a token; make one with `requite access token`"
+                )
             elif isinstance(each, str) and each and each.isprintable():
                 yield each
             else:

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from requite.cli.descriptions import DESCRIBE, names_at
+from requite.cli.descriptions import DESCRIBE
 from requite.cli.failures import is_brokerless
 from requite.cli.options import Connection
+from requite.protocols.majordomo.listing import MMI_LIST, service_names
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
@@ -63,7 +64,8 @@ async def _ask(url: str, connection: Connection) -> list[str]:
     async with AsyncClient(
         connection.complete(url), timeout=_REPLY_S, dialect=connection.dialect
     ) as client:
-        return await names_at(client)
+        listing = await client.call(b"", service=MMI_LIST)
+        return service_names(listing.body)
 
 
 @contextmanager

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from requite.cli.failures import is_brokerless
 from requite.cli.presence import unless_refused, wait_for_worker
-from requite.errors import (
-    BadReply,
-    BadRequest,
-    CallError,
-    ConfigurationError,
-    RemoteFailure,
-    RemoteViolation,
-)
+from requite.errors import BadReply, BadRequest, CallError, ConfigurationError, RemoteFailure
 
 if TYPE_CHECKING:
     from requite.cli.options import Connection
@@ -23,14 +16,6 @@ if TYPE_CHECKING:
 
 DESCRIBE: Final = ".describe"
 """The end of the name under which a typed service describes itself."""
-
-
-class Describing(Protocol):
-    """The method that every typed service has."""
-
-    async def describe(self) -> bytes:
-        """Return the description as JSON."""
-        ...
 
 
 async def fetch(
@@ -78,6 +63,7 @@ def facts_of(error: CallError) -> dict[str, Any]:
 
 async def _known(client: AsyncClient, url: str) -> tuple[str, ...]:
     from requite.speaks.registry import parse_url
+    from requite.typed.fetching import known_services
 
     if named := parse_url(url).service:
         return (named,)
@@ -85,27 +71,13 @@ async def _known(client: AsyncClient, url: str) -> tuple[str, ...]:
         raise ConfigurationError(
             "there is no broker to ask for its services: name one after the URL"
         )
-    names = await names_at(client)
-    return tuple(sorted(n.removesuffix(DESCRIBE) for n in names if n.endswith(DESCRIBE)))
-
-
-async def names_at(client: AsyncClient) -> list[str]:
-    """Return the names of the services at a broker. Raises `RemoteViolation` for another answer."""
-    listed = (await client.call(b"", service="mmi.list")).body
-    try:
-        return [str(row["service"]) for row in json.loads(listed)]
-    except (ValueError, TypeError, KeyError) as error:
-        raise RemoteViolation(
-            f"the broker answers mmi.list with {listed[:40]!r}: it is not a requite broker; name"
-            " the service after the URL"
-        ) from error
+    return await known_services(client)
 
 
 async def describe_one(client: AsyncClient, url: str, service: str) -> Description:
     """Return the description of one service; see `fetch`."""
-    from requite.typed.described import read_description
+    from requite.typed.fetching import fetch_description
 
     if not is_brokerless(url):
         await wait_for_worker(client, service + DESCRIBE, 1.0)
-    body = await client.bind(Describing, service).describe()
-    return read_description(body, f"what {service}{DESCRIBE} returns")
+    return await fetch_description(client, service)

@@ -41,6 +41,7 @@ SERVE: Final = (
     Verb("worker", "MODULE:ATTR... --connect|--bind URL", "Serve functions of a Python module"),
     Verb("device", "--front URL --back URL", "Forward between clients and services, brokerless"),
     Verb("queue", "", "Hand requests to workers, for the Pirate patterns"),
+    Verb("gateway", "URL [SERVICE...]", "Make typed services callable over HTTP"),
     Verb(
         "titanic",
         "--broker URL --dir DIR",
@@ -119,12 +120,13 @@ ASK: Final = (
     ),
     Verb(
         "access",
-        "check|whoami|hash",
+        "check|whoami|hash|token",
         "Check users and their rights",
         (
             Verb("access check", "FILE [USER VERB NAME]", "Check an access file, and explain it"),
             Verb("access whoami", "URL", "Show as whom a broker knows this client"),
             Verb("access hash", "", "Hash a password for an access file"),
+            Verb("access token", "", "Make a token for an access file"),
         ),
     ),
     Verb("bench", "URL", "Measure a deployment: throughput and latency"),

@@ -47,7 +47,7 @@ from requite.shell import clock
 from requite.shell.aio import AioShell, running_loop
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.speaks.endpoints import Urls, bound_at
-from requite.speaks.plans import ClientSettings
+from requite.speaks.plans import Carries, ClientSettings
 from requite.speaks.registry import carries, client_plan, read_endpoints
 
 if TYPE_CHECKING:
@@ -167,6 +167,16 @@ class AsyncClient:
     def addresses(self) -> list[str]:
         """URLs at which the client listens, with actual ports; empty until it is opened."""
         return bound_at(self._shell.addresses, self._endpoints.peer_queries)
+
+    @property
+    def protocol(self) -> str:
+        """The protocol of the URLs: `mdp`, `sp`, `flp`, `pirate` or `amqp`."""
+        return self._endpoints.protocol
+
+    @property
+    def carries(self) -> Carries:
+        """What the messages of the client carry besides their bodies."""
+        return carries(self._endpoints, self._dialect)
 
     # --- life -------------------------------------------------------------------------------------
     async def __aenter__(self) -> Self:
@@ -440,8 +450,7 @@ class AsyncClient:
         from requite.typed.binding import Options, bind
 
         name = self._endpoints.service if service is None else service
-        carried = carries(self._endpoints, self._dialect)
-        options = Options(name, version, codec, middleware, carried, is_async=True)
+        options = Options(name, version, codec, middleware, self.carries, is_async=True)
         bound: P = bind(self, protocol, options)
         return bound
 

@@ -5,6 +5,8 @@ Source: docs/protocols/typed.md, section "Descriptions".
 
 from __future__ import annotations
 
+import re
+from itertools import chain
 from keyword import iskeyword
 from typing import Any, Final
 
@@ -18,6 +20,9 @@ Schema = dict[str, Any]
 
 SIZE_MAX: Final = 4 << 20
 """Bytes of a description; one of a thousand methods has about 1 MiB."""
+
+_DEFINITION: Final = re.compile(r"[A-Za-z0-9._-]+")
+_DEPTH_MAX: Final = 64  # of schemas
 
 
 class DescribedError(msgspec.Struct, kw_only=True):
@@ -80,3 +85,28 @@ def _check(described: Description) -> None:
     for name, what in names:
         if not name.isidentifier() or iskeyword(name):
             raise ValueError(f"{name!r} cannot be the name of {what}")
+    for method in described.methods:
+        if method.address != f"{described.prefix}.{method.name}":
+            raise ValueError(
+                f"the address of {method.name} is {method.address!r}, not below"
+                f" {described.prefix!r}"
+            )
+    if len({method.name for method in described.methods}) < len(described.methods):
+        raise ValueError("two methods have the same name")
+    for name in described.definitions:
+        if not _DEFINITION.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be the name of a definition")
+    for method in described.methods:
+        errors = (error.data for error in method.errors)
+        for schema in chain((method.input, method.output), errors):
+            _check_depth(schema)
+    for schema in described.definitions.values():
+        _check_depth(schema)
+
+
+def _check_depth(part: Any, left: int = _DEPTH_MAX) -> None:
+    if not left:
+        raise ValueError(f"a schema is nested more than {_DEPTH_MAX} deep")
+    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    for each in inner:
+        _check_depth(each, left - 1)

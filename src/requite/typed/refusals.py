@@ -166,20 +166,29 @@ def unambiguous(failure: RemoteFailure) -> RemoteFailure:
 # --- at the client --------------------------------------------------------------------------------
 def error_of(failure: RemoteFailure, known: Mapping[str, DeclaredError]) -> Exception:
     """Return the error that a negative reply stands for; `failure` itself if it is none of ours."""
-    text = str(failure)
-    if not text.startswith(_BEGINS):
-        return failure
+    told = told_by(failure)
     try:
-        told = msgspec.json.decode(text.encode(), type=dict[str, Any])
-        return _error(told, failure, known)
+        return failure if told is None else _error(told, failure, known)
     except FLAWS:
         return failure
+
+
+def told_by(failure: RemoteFailure) -> dict[str, Any] | None:
+    """Return the object that a negative reply of a typed service is; None for any other one."""
+    text = str(failure)
+    if not text.startswith(_BEGINS):
+        return None
+    try:
+        told: dict[str, Any] = msgspec.json.decode(text.encode(), type=dict[str, Any])
+    except FLAWS:
+        return None
+    return told if isinstance(told["error"], str) else None
 
 
 def _error(
     told: Mapping[str, Any], failure: RemoteFailure, known: Mapping[str, DeclaredError]
 ) -> Exception:
-    name, attempts = str(told["error"]), failure.attempts
+    name, attempts = told["error"], failure.attempts
     message = str(told.get("message", ""))
     if name == _BAD_REQUEST:
         return BadRequest(

@@ -59,6 +59,7 @@ class HttpServer:
         # `access_log=False` would silence the access log of all uvicorn servers of the process.
         config = uvicorn.Config(
             app,
+            interface="asgi3",
             http=HttpProtocol,
             ws="none",
             lifespan="off",

@@ -1,0 +1,150 @@
+"""`GatewayServer`: a gateway with its own HTTP server and client, for `requite gateway`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from requite.access.exposure import check_exposure
+from requite.client import AsyncClient
+from requite.errors import ConfigurationError
+from requite.gateway.app import Gateway
+from requite.gateway.policy import KEPT_FOR_DESCRIPTIONS, GatewayPolicy
+from requite.gateway.problems import Problem
+from requite.transport.address import PORT_MAX, Address, TcpAddress, TlsAddress, is_local
+from requite.web.answers import answer_early
+from requite.web.hosts import Hosts
+from requite.web.server import HttpServer
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from requite.access.guard import AccessOption
+    from requite.transport.tls import TlsSettings
+
+DRAIN_TIMEOUT_S: Final = 30.0
+CONNECTIONS_MAX: Final = 2048
+_LOCALHOST: Final = "127.0.0.1"
+_log = logging.getLogger("requite.gateway")
+
+
+class Place(NamedTuple):
+    """Where a gateway listens."""
+
+    host: str
+    port: int
+
+
+def parse_place(text: str) -> Place:
+    """Return the host and the port of `HOST:PORT`, `[::1]:PORT` or, on loopback, `:PORT`. Raises
+    `ConfigurationError`."""
+    host, colon, digits = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    is_port = digits.isdecimal() and digits.isascii() and int(digits[:6]) <= PORT_MAX
+    if not colon or not is_port or (":" in host and bare == host) or "/" in host:
+        raise ConfigurationError(f"an address of HTTP is HOST:PORT or :PORT, not {text!r}")
+    return Place(bare or _LOCALHOST, int(digits))
+
+
+@dataclass(frozen=True, slots=True)
+class _Listened:
+    """For `check_exposure`. A certificate of the client says nothing about its user here."""
+
+    address: Address
+    tls: None = None
+
+
+class GatewayServer:
+    """Serves a gateway at `place`.
+
+    `hosts` are further names in the field `Host` of requests. The other arguments are those of
+    `Gateway`. Raises `ConfigurationError` for settings that cannot work, and for an address that
+    other machines reach without an access file, or without TLS, unless `insecure`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        place: Place,
+        *,
+        services: Sequence[str] = (),
+        access: AccessOption | None = None,
+        insecure: bool = False,
+        hosts: Sequence[str] = (),
+        tls: TlsSettings | None = None,
+        policy: GatewayPolicy | None = None,
+        dialect: str | None = None,
+        drain_timeout: float = DRAIN_TIMEOUT_S,
+    ) -> None:
+        self._place: Final = place
+        self._tls: Final = tls
+        self._drain_timeout_s: Final = drain_timeout
+        policy = policy or GatewayPolicy()
+        address = (TcpAddress if tls is None else TlsAddress)(place.host, place.port)
+        check_exposure([_Listened(address)], is_guarded=access is not None, insecure=insecure)
+        if access is not None and tls is None and not (insecure or is_local(address)):
+            raise ConfigurationError(
+                f"tokens and passwords would be readable on their way to {address}: give"
+                " --tls-certificate, or listen at 127.0.0.1 behind a proxy with TLS. `--insecure`"
+                " accepts it"
+            )
+        self._client: Final = AsyncClient(
+            url, slots=policy.concurrency + KEPT_FOR_DESCRIPTIONS, dialect=dialect
+        )
+        self.gateway: Final = Gateway(self._client, services=services, access=access, policy=policy)
+        self._hosts: Final = Hosts((place.host, *hosts))
+        self._server: Final = HttpServer(
+            self._app, logger="requite.gateway", connections_max=CONNECTIONS_MAX
+        )
+
+    @property
+    def url(self) -> str:
+        """The URL, with the port that was bound; empty before `start`."""
+        return self._server.url
+
+    async def start(self) -> None:
+        """Listen. Raises `TransportError` if the address cannot be bound."""
+        await self.gateway.__aenter__()
+        await self._server.listen(self._place.host, self._place.port, "--http", self._tls)
+        await self._client.__aenter__()
+
+    async def drain(self) -> None:
+        """Answer new requests with 503, finish those in progress, and close.
+
+        Calls that take longer than `drain_timeout` are cancelled.
+        """
+        draining = asyncio.ensure_future(self.gateway.drain())
+        await asyncio.wait((draining,), timeout=self._drain_timeout_s)
+        if not draining.done():
+            _log.warning("%d calls are cancelled", self.gateway.in_progress)
+        await self._client.close()  # ends the calls
+        await draining
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop at once."""
+        await self._client.close()
+        await self._server.close()
+        await self.gateway.close()
+
+    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request (ASGI), unless it is one of a foreign web page."""
+        refusal: Problem | None = None
+        if scope["type"] == "http":
+            refusal = self._refusal(scope)
+        if refusal is None:
+            await self.gateway(scope, receive, send)
+        else:
+            await answer_early(refusal.response(""), receive, send)
+
+    def _refusal(self, scope: Scope) -> Problem | None:
+        if (host := self._hosts.foreign_host(scope)) is not None:
+            text = f"{host} is not a host of this gateway: add it with --host"
+            return Problem("ForeignHost", f"{text}; the request has not run")
+        if (origin := self._hosts.foreign_origin(scope)) is not None:
+            text = f"web pages of {origin} may not use this gateway; the request has not run"
+            return Problem("ForeignPage", text)
+        return None
