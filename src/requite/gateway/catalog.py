@@ -123,8 +123,6 @@ class Catalog:
             return entry
         if not service or (self._named and service not in self._named):
             raise Problem("NoMethod", f"this gateway has no method {address!r}; it has not run")
-        if not self._named:
-            await self._check_known(service)
         return await self._fetched(service)
 
     async def _check_known(self, service: str) -> None:
@@ -150,6 +148,8 @@ class Catalog:
         return await asyncio.shield(task)
 
     async def _fetch(self, service: str) -> Entry:
+        if not self._named and service not in self._entries:
+            await self._check_known(service)
         try:
             described = await asyncio.wait_for(
                 fetch_description(self._client, service), _FETCH_TIMEOUT_S
