@@ -84,7 +84,8 @@ class Door:
     async def post(self, address: str, body: Any = None, **headers: str) -> Answer:
         """Send a request; `body` is encoded unless it is bytes, `_` in names of fields is `-`."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        fields = JSON | {name.replace("_", "-"): value for name, value in headers.items()}
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        fields = [(name, value.encode("latin-1")) for name, value in (JSON | given).items()]
         return answer_of(await self.http.post(f"/{address}", content=content, headers=fields))
 
     async def get(self, path: str, **headers: str) -> Answer:

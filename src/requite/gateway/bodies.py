@@ -164,7 +164,7 @@ def _schema(part: Any) -> Schema:
     return part if isinstance(part, dict) else {}
 
 
-def json_of(payload: bytes, method: DescribedMethod, codec: str) -> bytes:
+def json_of(payload: bytes, method: DescribedMethod, codec: str, attempts: int = 1) -> bytes:
     """Return a reply as JSON, or as bytes. Raises `Problem` for one that is neither JSON nor
     MessagePack."""
     if is_bytes(method.output):
@@ -181,6 +181,7 @@ def json_of(payload: bytes, method: DescribedMethod, codec: str) -> bytes:
             "BadReply",
             f"the reply is not {codec}: {reason}; the handler has run",
             may_have_executed=True,
+            attempts=attempts,
             path=path,
             reason=reason,
         ) from error

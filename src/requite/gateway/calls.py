@@ -177,7 +177,7 @@ class Calls:
             raise
         except Exception as error:
             raise of_error(error, declared) from error
-        answer = json_of(reply.body, method, codec)
+        answer = json_of(reply.body, method, codec, reply.attempts)
         kind = BYTES_TYPE if is_bytes(method.output) else JSON_TYPE
         fields = {"Content-Type": kind, "Cache-Control": "no-store"}
         await Response(answer, headers=fields)(request.scope, request.receive, send)

@@ -62,7 +62,7 @@ def openapi_of(
         methods = [each for each in described.methods if may_call(each.address)]
         if not methods:
             continue
-        tags.append({"name": described.prefix, "description": f"Version {described.version}."})
+        tags.append({"name": described.prefix, "description": f"version {described.version}"})
         for name, schema in described.definitions.items():
             schemas[f"{described.prefix}.{name}"] = _adapted(schema, described.prefix)
         for method in methods:

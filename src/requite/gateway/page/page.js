@@ -66,6 +66,7 @@ function fill(node, address, operation, schemas) {
   find(".address").textContent = address;
   find(".doc").textContent = operation.summary;
   find(".about").textContent = operation.description;
+  find(".about").hidden = !operation.description;
   find(".types").textContent =
     `takes ${typeName(input.schema, schemas)}, returns ${isStream ? "each " : ""}` +
     typeName(output["x-data"] ?? output.schema, schemas) +
@@ -154,10 +155,11 @@ async function list() {
     state.textContent = `${found.title}: ${found.detail}`;
     return;
   }
+  byId("who").hidden = !found.components.securitySchemes;
   const schemas = found.components.schemas;
   for (const tag of found.tags) {
     const section = copyOf("service");
-    section.querySelector("h2").textContent = `${tag.name} — ${tag.description}`;
+    section.querySelector("h2").textContent = `${tag.name}, ${tag.description}`;
     for (const [path, { post }] of Object.entries(found.paths)) {
       if (post.tags[0] !== tag.name) continue;
       const node = copyOf("method");
