@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from inspect import Parameter
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +17,13 @@ from requite.cli.app import build
 from requite.cli.config import key_of, stands_in_file, type_of
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "config.md"
-VERBS: Final = ("broker", "worker", "device", "queue", "titanic serve")
+VERBS: Final = ("broker", "worker", "device", "queue", "gateway", "titanic serve")
 
 _INTRODUCTION: Final = """\
 # Configure a server (broker.toml)
 
-`requite broker`, `worker`, `device`, `queue` and `titanic serve` read options from a TOML file:
-`requite broker --config broker.toml`.
+`requite broker`, `worker`, `device`, `queue`, `gateway` and `titanic serve` read options from a
+TOML file: `requite broker --config broker.toml`.
 
 ```toml
 # broker.toml
@@ -96,6 +97,8 @@ def _default(argument: Any) -> str:
     if argument.required:
         return "required"
     value = argument.field_info.default
+    if value is Parameter.empty:  # of `*services`
+        return "none"
     match value:
         case None | ():
             return "none"

@@ -25,6 +25,7 @@ DESCRIBED = {
     "worker": ("MODULE:ATTR", "--connect", "--capacity", "--handler-timeout", "SIGTERM"),
     "device": ("--front", "--back", "--front-connect", "--back-bind", "--hops", "SIGTERM"),
     "queue": ("--protocol", "--front", "--back", "--heartbeat-interval", "SIGTERM"),
+    "gateway": ("URL", "SERVICE", "--http", "--access", "--body-size-max", "SIGTERM"),
     "call": ("URL", "BODY", "--stream", "--timeout", "--json", "may_have_executed"),
     "result": ("URL", "TICKET", "--timeout", "--forget", "--json"),
     "services": ("URL", "--workers", "--watch", "--json"),

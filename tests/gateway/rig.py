@@ -147,7 +147,9 @@ class Listening(NamedTuple):
 
 
 @asynccontextmanager
-async def listening(*services: requite.Service, **settings: Any) -> AsyncIterator[Listening]:
+async def listening(
+    *services: requite.Service, capacity: int = 1024, **settings: Any
+) -> AsyncIterator[Listening]:
     """Yield a gateway that listens on loopback, with a broker and a worker."""
     broker = requite.Broker(
         "tcp://127.0.0.1:0",
@@ -155,7 +157,7 @@ async def listening(*services: requite.Service, **settings: Any) -> AsyncIterato
     )
     [endpoint] = await broker.start()
     url = endpoint.replace("tcp://", "mdp://")
-    worker = requite.Worker(url, *services, capacity=2048)
+    worker = requite.Worker(url, *services, capacity=capacity)
     server = GatewayServer(url, Place("127.0.0.1", 0), **settings)
     try:
         await worker.start()

@@ -77,6 +77,18 @@ async def test_calls_that_outlast_the_drain_are_cancelled() -> None:
         assert (kind, problem["error"]) == ("error", "Cancelled")
 
 
+async def test_a_late_request_that_no_worker_had_has_not_run() -> None:
+    held = Held()
+    async with listening(held.service, capacity=1) as door:
+        first = asyncio.ensure_future(door.http.post("/held.wait", json=ORDER))
+        await taken(held.started)
+        late = await door.http.post("/held.wait", json=ORDER, headers={"X-Request-Timeout": "4"})
+        assert (late.status_code, late.json()["error"]) == (504, "CallTimeout")
+        assert late.json()["may_have_executed"] is False
+        held.gate.set()
+        assert (await first).is_success
+
+
 # --- clients that go away, or are slow ------------------------------------------------------------
 @pytest.mark.parametrize("method", ["wait", "tick"])
 @pytest.mark.parametrize("how", ["closed", "half-closed", "reset"])

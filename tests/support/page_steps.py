@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.cli.command import ENVIRONMENT, WAIT_S
 
 COMMAND = Path(sys.executable).with_name("requite")
-SERVERS = (["broker"], ["worker"], ["pool", "run"])
+SERVERS = (["broker"], ["worker"], ["gateway"], ["pool", "run"])
 
 
 class Step(NamedTuple):

@@ -45,9 +45,15 @@ CHECKED_S: Final = 1.0
 class Gateway:
     """An ASGI application that calls typed services with a client. Mount it in your own:
 
-        async with requite.AsyncClient("mdp://127.0.0.1:5555") as client:
-            async with Gateway(client) as gateway:
-                app = Starlette(routes=[Mount("/rpc", gateway)])
+        client = requite.AsyncClient("mdp://127.0.0.1:5555")
+        gateway = Gateway(client)
+
+        @asynccontextmanager
+        async def lifespan(app: Starlette) -> AsyncIterator[None]:
+            async with client, gateway:
+                yield
+
+        app = Starlette(routes=[Mount("/rpc", gateway)], lifespan=lifespan)
 
     - `client`: of a protocol with service names and negative replies: MDP 0.3, or RabbitMQ without
       a pool. It remains the caller's to close.

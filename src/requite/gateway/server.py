@@ -14,6 +14,7 @@ from requite.errors import ConfigurationError
 from requite.gateway.app import Gateway
 from requite.gateway.policy import KEPT_FOR_DESCRIPTIONS, GatewayPolicy
 from requite.gateway.problems import Problem
+from requite.speaks.registry import parse_url
 from requite.transport.address import PORT_MAX, Address, TcpAddress, TlsAddress, is_local
 from requite.web.answers import answer_early
 from requite.web.hosts import Hosts
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 DRAIN_TIMEOUT_S: Final = 30.0
 CONNECTIONS_MAX: Final = 2048
+_HOLD_BACK: Final = 0.05
 _LOCALHOST: Final = "127.0.0.1"
 _log = logging.getLogger("requite.gateway")
 
@@ -92,7 +94,10 @@ class GatewayServer:
                 " accepts it"
             )
         self._client: Final = AsyncClient(
-            url, slots=policy.concurrency + KEPT_FOR_DESCRIPTIONS, dialect=dialect
+            url,
+            slots=policy.concurrency + KEPT_FOR_DESCRIPTIONS,
+            dialect=dialect,
+            hold_back=_HOLD_BACK if parse_url(url).protocol == "mdp" else 0.0,
         )
         self.gateway: Final = Gateway(self._client, services=services, access=access, policy=policy)
         self._hosts: Final = Hosts((place.host, *hosts))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import binascii
 from base64 import b64decode
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from requite.access.guard import AccessOption, make_guard
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
 
     from requite.access.guard import Guard
 
+CHECKING_MAX: Final = 16
+"""Passwords of one address that are checked at a time; each takes a thread some 50 ms."""
+
 
 class Users:
     """The users of a gateway; without an access file everybody may call everything."""
 
     def __init__(self, access: AccessOption | None) -> None:
         self._guard: Final = make_guard(access, None, changed=_nothing)
+        self._checking: Counter[str] = Counter()  # passwords, by address
 
     @property
     def guard(self) -> Guard | None:
@@ -73,7 +78,15 @@ class Users:
             colon = ""
         if not colon:
             raise self._refusal("the field Authorization is malformed")
-        proof = await _proof(guard, user, password)
+        address = "" if request.client is None else request.client.host
+        if self._checking[address] >= CHECKING_MAX:
+            raise Problem("Overloaded", "too many passwords are being checked; it has not run")
+        self._checking[address] += 1
+        try:
+            proof = await _proof(guard, user, password)
+        finally:
+            self._checking[address] -= 1
+            self._checking += Counter()  # drops what is 0
         if proof is None:
             raise self._refusal("a wrong password, or an unknown user")
         return proof
@@ -87,7 +100,7 @@ class Users:
 
 
 async def _proof(guard: Guard, user: str, password: str) -> Credential | None:
-    """Return what a password proves; None if it is wrong. Hashing takes a thread some 50 ms."""
+    """Return what a password proves; None if it is wrong."""
     login = Login(user, password, guard.access.check_password)
     decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
