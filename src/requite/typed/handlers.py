@@ -1,8 +1,8 @@
 """Handlers of bytes around the functions of methods.
 
 Each decodes the request, runs the method, encodes what it returns or yields, and sends what it
-raises as declared. There is one handler for methods that await, that yield, that do both or neither:
-in Python these are four kinds of functions.
+raises as declared. There is one handler for methods that await, that yield, that do both or
+neither: in Python these are four kinds of functions.
 """
 
 from __future__ import annotations
