@@ -151,6 +151,14 @@ def test_calls_share_a_deadline(echo: ClientMethods) -> None:
     assert not caught.value.may_have_executed
 
 
+def test_a_stream_keeps_a_shared_deadline(echo: ClientMethods) -> None:
+    deadline = requite.deadline(1.5)
+    parts = echo.stream(b"2?", service="count", timeout=deadline)
+    assert next(parts).body == b"0"
+    with pytest.raises(CallTimeout):
+        list(parts)
+
+
 def test_without_a_deadline_there_is_no_limit(echo: ClientMethods) -> None:
     assert requite.deadline(None).at == math.inf
     assert echo.call(b"x", timeout=requite.deadline(None)).body == b"x"

@@ -344,13 +344,17 @@ class AsyncClient:
         asked = self._builder.submit(
             incoming, body, 0.0, timeout, service, idempotent, idempotency_key, partials=True
         )
-        return self._stream(incoming, asked, signal)
+        return self._stream(incoming, asked, signal, timeout)
 
     async def _stream(
-        self, incoming: Incoming, asked: Submit, signal: asyncio.Event
+        self,
+        incoming: Incoming,
+        asked: Submit,
+        signal: asyncio.Event,
+        timeout: Timeout,  # noqa: ASYNC109 - the call itself keeps it
     ) -> AsyncIterator[Partial | Reply]:
         await self._open()
-        asked = replace(asked, deadline=clock.now() + asked.deadline)
+        asked = replace(asked, deadline=self._builder.until(clock.now(), timeout))
         if not self._gate.is_open:
             await self._gate.passed(asked.deadline)
         self._submit(asked)

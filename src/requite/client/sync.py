@@ -305,13 +305,13 @@ class Client:
         asked = self._builder.submit(
             incoming, body, 0.0, timeout, service, idempotent, idempotency_key, partials=True
         )
-        return self._stream(incoming, asked, signal)
+        return self._stream(incoming, asked, signal, timeout)
 
     def _stream(
-        self, incoming: Incoming, asked: Submit, signal: Signal
+        self, incoming: Incoming, asked: Submit, signal: Signal, timeout: Timeout
     ) -> Iterator[Partial | Reply]:
         shell = self._ready()
-        asked = replace(asked, deadline=clock.now() + asked.deadline)
+        asked = replace(asked, deadline=self._builder.until(clock.now(), timeout))
         while not shell.submit(asked):  # another thread has just lost it
             shell = self._ready()
         try:
