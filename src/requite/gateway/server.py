@@ -102,7 +102,9 @@ class GatewayServer:
         self.gateway: Final = Gateway(self._client, services=services, access=access, policy=policy)
         self._hosts: Final = Hosts((place.host, *hosts))
         self._server: Final = HttpServer(
-            self._app, logger="requite.gateway", connections_max=CONNECTIONS_MAX
+            self._app,
+            logger="requite.gateway",
+            connections_max=max(CONNECTIONS_MAX, 2 * policy.concurrency),
         )
 
     @property
