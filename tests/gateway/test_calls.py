@@ -157,6 +157,20 @@ async def test_a_service_whose_workers_are_gone_is_unavailable() -> None:
     await broker.close()
 
 
+async def test_a_failure_of_the_gateway_itself_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served(Shop().service) as client, Gateway(client) as gateway:
+        monkeypatch.setattr("requite.gateway.calls.payload_of", lambda *_: 1 / 0)
+        transport = httpx.ASGITransport(gateway, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://door") as http:
+            answer = await http.post("/orders.price", json=APPLE)
+            assert (answer.status_code, answer.json()["error"]) == (500, "Internal")
+            assert "division" not in answer.text
+            monkeypatch.undo()
+            assert (await http.post("/orders.price", json=APPLE)).is_success
+
+
 # --- options --------------------------------------------------------------------------------------
 async def test_the_deadline_reaches_the_worker_and_ends_the_call() -> None:
     held = Held()

@@ -14,6 +14,7 @@ import pytest
 from tests.gateway.rig import WAIT_S, Held, events_of, listening, request
 from tests.typed.shop import Shop
 
+import requite
 from requite.errors import ConfigurationError, TransportError
 from requite.gateway import GatewayPolicy
 from requite.gateway.server import GatewayServer, Place, parse_place
@@ -140,6 +141,18 @@ async def test_a_client_that_reads_slowly_loses_its_stream_and_not_the_memory() 
         writer.close()
 
 
+async def test_a_client_that_reads_nothing_holds_no_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("requite.gateway.streams.STALLED_S", 0.3)
+    held = Held()
+    async with listening(held.service) as door:
+        _, writer = await door.raw(request("held.flood"))
+        assert await taken(held.cancelled) == "flood"
+        await asyncio.wait_for(door.server.gateway.drain(), WAIT_S)
+        writer.transport.abort()
+
+
 @pytest.mark.slow
 async def test_a_thousand_streams_are_open_at_a_time() -> None:
     held, count = Held(), 1000
@@ -171,6 +184,15 @@ async def test_a_thousand_streams_are_open_at_a_time() -> None:
                 await asyncio.wait_for(reader.readuntil(b"event: end\n"), WAIT_S)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_many_services_are_described_with_few_slots() -> None:
+    services = [requite.Service(f"s{number}") for number in range(40)]
+    for service in services:
+        service.method(Shop().ping)
+    async with listening(*services, policy=GatewayPolicy(concurrency=1)) as door:
+        document = (await door.http.get("/openapi.json")).json()
+        assert len(document["tags"]) == 40
 
 
 # --- limits ---------------------------------------------------------------------------------------

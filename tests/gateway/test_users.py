@@ -8,14 +8,17 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.gateway.rig import Door, opened
 from tests.typed.shop import Shop
 
+import requite
 from requite.access.file import parse
 from requite.access.passwords import hash_password
 from requite.access.tokens import hash_token, new_token
 from requite.errors import ConfigurationError
+from requite.gateway import Gateway
 from requite.gateway.server import GatewayServer, Place
 
 TOKEN, OTHER = new_token(), new_token()
@@ -155,6 +158,47 @@ async def test_wrong_passwords_do_not_delay_other_users(tmp_path: Path) -> None:
         assert await status(door, f"Bearer {TOKEN}") == 200
         assert not guessing.done()
         assert set(await guessing) == {401}
+
+
+async def test_a_gateway_without_rights_at_the_broker_says_so(tmp_path: Path) -> None:
+    (tmp_path / "broker").mkdir()
+    access = users(
+        tmp_path / "broker",
+        f"""
+[user.gateway]
+password = "{HASHED}"
+call = ["orders.describe", "orders.price"]
+
+[user.worker]
+password = "{HASHED}"
+serve = ["orders.*"]
+""",
+    )
+    broker = requite.Broker("tcp://127.0.0.1:0", access=access)
+    [endpoint] = await broker.start()
+    place = endpoint.removeprefix("tcp://")
+    worker = requite.Worker(f"mdp://worker:p%C3%A4ssword@{place}", Shop().service)
+    await worker.start()
+    await worker.until_connected(0)
+    async with (
+        requite.AsyncClient(f"mdp://gateway:p%C3%A4ssword@{place}") as client,
+        Gateway(client) as gateway,
+        httpx.AsyncClient(transport=httpx.ASGITransport(gateway), base_url="http://door") as http,
+    ):
+        door = Door(http, gateway, client)
+        assert (await door.post("orders.price", APPLE)).status == 200
+        denied = await door.post("orders.slow", APPLE)
+        assert (denied.status, denied.said["error"]) == (403, "Denied")
+        assert "orders.slow" in denied.said["detail"]
+        listed = await door.get("/openapi.json")
+        assert (listed.status, listed.said["error"]) == (403, "Denied")
+        assert "stats" in listed.said["detail"]
+        named = Gateway(client, services=["orders"])
+        transport = httpx.ASGITransport(named)
+        async with httpx.AsyncClient(transport=transport, base_url="http://door") as other:
+            assert (await other.get("/openapi.json")).is_success
+    await worker.close()
+    await broker.close()
 
 
 async def test_few_passwords_are_checked_at_a_time(tmp_path: Path) -> None:

@@ -101,7 +101,11 @@ class Gateway:
                 _get("/ready", self._ready),
                 Route("/{address}", self._calls, methods=["POST"]),
             ],
-            exception_handlers={HTTPException: _http_error, Problem: _problem},
+            exception_handlers={
+                HTTPException: _http_error,
+                Problem: _problem,
+                Exception: _failed,
+            },
         )
         app.router.redirect_slashes = False
         self._app: Final = app
@@ -205,3 +209,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     return error.response(request.scope.get("root_path", ""))
+
+
+async def _failed(request: Request, _error: Exception) -> Response:
+    """Answer a request that the gateway failed to handle; its server logs the exception."""
+    text = "the gateway failed, and its log has the reason; the method may have run"
+    problem = Problem("Internal", text, may_have_executed=True)
+    return problem.response(request.scope.get("root_path", ""))

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from requite.errors import CallError, ConfigurationError, NoService, ProtocolViolation
+from requite.gateway.policy import KEPT_FOR_DESCRIPTIONS
 from requite.gateway.problems import Problem, of_error
 from requite.shell import clock
 from requite.typed.fetching import SUFFIX, fetch_description, known_services
@@ -51,6 +53,7 @@ class Catalog:
         self._named: Final = tuple(named)
         self._asks_broker: Final = asks_broker
         self._entries: OrderedDict[str, Entry] = OrderedDict()  # the least recently used first
+        self._turn: Final = asyncio.Semaphore(KEPT_FOR_DESCRIPTIONS - 1)  # one is for `check`
         self._fetching: dict[str, asyncio.Task[Entry]] = {}
 
     async def find(self, address: str) -> tuple[Entry, DescribedMethod]:
@@ -144,10 +147,19 @@ class Catalog:
         task = self._fetching.get(service)
         if task is None:
             task = self._fetching[service] = asyncio.create_task(self._fetch(service))
-            task.add_done_callback(lambda _task: self._fetching.pop(service, None))
+            task.add_done_callback(partial(self._ended, service))
         return await asyncio.shield(task)
 
+    def _ended(self, service: str, task: asyncio.Task[Entry]) -> None:
+        del self._fetching[service]
+        if not task.cancelled():
+            task.exception()  # perhaps no request waits for it any more
+
     async def _fetch(self, service: str) -> Entry:
+        async with self._turn:
+            return await self._fetch_now(service)
+
+    async def _fetch_now(self, service: str) -> Entry:
         if not self._named and service not in self._entries:
             await self._check_known(service)
         try:

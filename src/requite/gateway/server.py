@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from requite.access.exposure import check_exposure
 from requite.client import AsyncClient
 from requite.errors import ConfigurationError
+from requite.framing import Limits
 from requite.gateway.app import Gateway
 from requite.gateway.policy import KEPT_FOR_DESCRIPTIONS, GatewayPolicy
 from requite.gateway.problems import Problem
@@ -97,6 +98,7 @@ class GatewayServer:
             url,
             slots=policy.concurrency + KEPT_FOR_DESCRIPTIONS,
             dialect=dialect,
+            message_size_max=max(Limits().message_size_bytes_max, policy.body_size_max),
             hold_back=_HOLD_BACK if parse_url(url).protocol == "mdp" else 0.0,
         )
         self.gateway: Final = Gateway(self._client, services=services, access=access, policy=policy)
