@@ -22,14 +22,20 @@ _ELSEWHERE: Final = {
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("requite")` with a Spark session.
+    """Register `format("requite")` and the table function `requite_call` with a Spark session.
 
     Spark finds the format without this call where requite is installed beside pyspark. Call it
-    for code that was shipped with `--py-files`, or to choose which copy is used.
+    for code that was shipped with `--py-files`, to choose which copy is used, and for
+    `requite_call` (`requite.spark.function`), in each session that uses it.
     """
+    from pyspark.sql.functions import udtf
+
+    from requite.spark.function import NAME, RequiteCall
     from requite.spark.source import JournalSource
 
     spark.dataSource.register(JournalSource)
+    function: Any = udtf(RequiteCall)
+    spark.udtf.register(NAME, function)
 
 
 def __getattr__(name: str) -> Any:

@@ -7,14 +7,13 @@ be readable by a caller of the old one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from requite.typed.described import DescribedMethod, Description, Schema
-from requite.typed.schema import REFERENCE
+from requite.typed.schema import kind_of, resolved, values_of
 
 Definitions = dict[str, Schema]
 
-_KINDS: Final = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 _LIMITS: Final = (
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength",
     "maxLength", "pattern", "minItems", "maxItems", "minProperties", "maxProperties",
@@ -70,7 +69,7 @@ class _Comparison:
             if pair in self._compared:
                 return
             self._compared.add(pair)
-        writer, reader = _resolved(writer, self._writers), _resolved(reader, self._readers)
+        writer, reader = resolved(writer, self._writers), resolved(reader, self._readers)
         for alternative in writer.get("anyOf", [writer]):
             readers = reader.get("anyOf", [reader])
             reasons = [list(self._one(alternative, each, path)) for each in readers]
@@ -78,15 +77,15 @@ class _Comparison:
                 yield from min(reasons, key=len)
 
     def _one(self, writer: Schema, reader: Schema, path: str) -> Iterator[str]:
-        writer, reader = _resolved(writer, self._writers), _resolved(reader, self._readers)
-        if (values := _values(reader)) is not None:
-            sent = _values(writer)
+        writer, reader = resolved(writer, self._writers), resolved(reader, self._readers)
+        if (values := values_of(reader)) is not None:
+            sent = values_of(writer)
             if sent is None:
-                yield f"{path} is any {_kind(writer) or 'value'}, not one of {values}"
+                yield f"{path} is any {kind_of(writer) or 'value'}, not one of {values}"
             elif added := [value for value in sent if value not in values]:
                 yield f"{path} may be {', '.join(map(repr, added))}"
             return
-        kind, wanted = _kind(writer), reader.get("type")
+        kind, wanted = kind_of(writer), reader.get("type")
         if wanted is not None and kind != wanted and (kind, wanted) != ("integer", "number"):
             yield f"{path} is {kind or 'any value'}, not {wanted}"
             return
@@ -118,26 +117,3 @@ class _Comparison:
         pairs = zip(writer.get("prefixItems", []), reader.get("prefixItems", []), strict=False)
         for number, (inner, outer) in enumerate(pairs):
             yield from self.misfits(inner, outer, f"{path}[{number}]")
-
-
-def _resolved(schema: Schema, definitions: Definitions) -> Schema:
-    for _ in range(len(definitions) + 1):
-        reference = schema.get("$ref")
-        if not isinstance(reference, str):
-            break
-        schema = definitions.get(reference.removeprefix(REFERENCE), {})
-    return schema
-
-
-def _kind(schema: Schema) -> str | None:
-    """Return the type of a schema, that of its values for an enumeration; None: any type."""
-    values = _values(schema)
-    if values is None or "type" in schema:
-        return schema.get("type")
-    kinds = {_KINDS.get(type(value)) for value in values}
-    return kinds.pop() if len(kinds) == 1 else None
-
-
-def _values(schema: Schema) -> list[Any] | None:
-    """Return the values of an enumeration, None for any other schema."""
-    return [schema["const"]] if "const" in schema else schema.get("enum")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +15,7 @@ Schema = dict[str, Any]
 REFERENCE: Final = "#/$defs/"
 _BYTES: Final[Schema] = {"contentEncoding": "binary", "description": "bytes, as they are"}
 _NOTHING: Final[Schema] = {"type": "null"}
+_KINDS: Final = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 
 
 def check_type(kind: Any) -> None:
@@ -63,3 +64,28 @@ def _hoist(schema: Any, definitions: dict[str, Schema]) -> None:
     elif isinstance(schema, list):
         for value in schema:
             _hoist(value, definitions)
+
+
+# --- reading schemas ------------------------------------------------------------------------------
+def resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    """Return the schema to which a schema refers, and itself if it is no reference."""
+    for _ in range(len(definitions) + 1):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            break
+        schema = definitions.get(reference.removeprefix(REFERENCE), {})
+    return schema
+
+
+def kind_of(schema: Schema) -> str | None:
+    """Return the type of a schema, that of its values for an enumeration; None: any type."""
+    values = values_of(schema)
+    if values is None or "type" in schema:
+        return schema.get("type")
+    kinds = {_KINDS.get(type(value)) for value in values}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def values_of(schema: Schema) -> list[Any] | None:
+    """Return the values of an enumeration, None for any other schema."""
+    return [schema["const"]] if "const" in schema else schema.get("enum")

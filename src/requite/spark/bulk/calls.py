@@ -18,6 +18,20 @@ request ended.
 | `error` string | the error message |
 | `idempotency_key` string | the request's id (a UUID), which the handler reads as the 16 bytes of `request.idempotency_key` |
 
+A struct as the body is the message of a method of a typed service (`requite.Service`):
+
+    requite.spark.call(
+        orders, "mdp://broker:5555/orders.price", body=struct("sku", "count"),
+        returns="price DECIMAL(10,2), note STRING", key="order_id",
+    )
+
+Then `reply` is a value of the type `returns`, `status` may be the name of a declared error,
+`BadRequest` or `BadReply`, and there is one column more:
+
+| column | |
+|---|---|
+| `error_data` string | the fields of a declared error as JSON, or `path` and `reason` of a misfit |
+
 Spark runs user code again when a task fails, when it speculates, and for each action. Ids are
 computed from the job and the row's `key`, so repetitions carry the same id: a service that
 remembers ids can answer a repetition without executing it twice.
@@ -29,21 +43,12 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from requite.errors import ConfigurationError
 from requite.spark.bulk import plan as planning
 from requite.spark.bulk.ids import job_id
-from requite.spark.bulk.plan import BODY_TYPES, COLUMNS, KEY_TYPES, WINDOW, Plan
+from requite.spark.bulk.plan import BODY_TYPES, KEY_TYPES, WINDOW, Plan
+from requite.spark.bulk.schema import schema_of
 from requite.spark.bulk.slots import task_slots as slots_of
 from requite.spark.bulk.task import call_batches
 
@@ -52,18 +57,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, Observation
+    from pyspark.sql.types import DataType
 
     from requite.spark.bulk.progress import Progress
 
 _BODY: Final = "__requite_body"
 _KEY: Final = "__requite_key"
-_TYPES: Final[dict[str, DataType]] = {
-    "binary": BinaryType(),
-    "string": StringType(),
-    "int": IntegerType(),
-    "double": DoubleType(),
-    "boolean": BooleanType(),
-}
 
 
 def call(
@@ -71,6 +70,7 @@ def call(
     url: str,
     *,
     body: str | Column,
+    returns: str | DataType | None = None,
     key: str | Column | None = None,
     service: str | None = None,
     timeout: float = 30.0,
@@ -93,7 +93,10 @@ def call(
     Every action on the result, `count` and `show` included, sends requests, and `limit(1)` still
     sends a whole Arrow batch of them.
 
-    - `body`: a column of binary, string (sent as UTF-8) or array<binary> (frames).
+    - `body`: a column of binary, string (sent as UTF-8) or array<binary> (frames). A struct, or any
+      other type with `returns`, is the message of a method of a typed service.
+    - `returns`: the type of `reply` in DDL ("price DECIMAL(10,2), note STRING"). None, for a
+      struct: derived from the description of the service.
     - `key`: a column of string, binary or whole numbers that identifies the row within the job.
       Rows with equal keys are the same request: within an Arrow batch it is sent once and all of
       them get its reply (`BadRow` for those whose bodies differ); beyond, the service is asked
@@ -121,12 +124,16 @@ def call(
     - `progress`: shows the number of ended rows by status while the job runs.
     - `client`: `retry`, `heartbeat`, `message_size_max`, as for `requite.AsyncClient`.
 
-    Raises `ConfigurationError` for invalid parameters, before anything is sent.
+    Raises `ConfigurationError` for invalid parameters, before anything is sent. For a typed
+    service it also raises `RemoteViolation` for a description that cannot be read, and the
+    `CallError` of asking for it.
     """
     _check_frame(df)
     planning.check_counts(window=window, in_flight_max=in_flight_max, task_slots=task_slots)
-    planning.check_clash(df.columns, prefix)
-    given, body_at, key_at = _with_request(df, body, key, key_by_position)
+    reply = planning.type_given(returns)
+    given, body_at, key_at = _with_request(df, body, key, key_by_position, is_typed=bool(reply))
+    body_type = given.schema.fields[body_at].dataType
+    planning.check_clash(df.columns, prefix, typed=planning.is_typed(body_type, reply))
     if in_flight_max is not None or rate is not None:
         task_slots = task_slots or slots_of(df.sparkSession)
         window = planning.share(in_flight_max, task_slots, window)
@@ -148,10 +155,17 @@ def call(
             rate=rate,
             report_to=None if progress is None else progress.folder,
             prefix=prefix,
-        )
+        ),
+        body_type,
+        reply,
     )
-    answered = given.mapInArrow(_task(plan), _schema(df.schema, plan))
-    return answered if observation is None else answered.observe(observation, *metrics(prefix))
+    answered = given.mapInArrow(_task(plan), schema_of(df.schema, plan))
+    if observation is None:
+        return answered
+    aggregates = metrics(prefix)
+    if plan.contract is not None:
+        aggregates.pop()  # the bytes of replies
+    return answered.observe(observation, *aggregates)
 
 
 def call_to(
@@ -218,7 +232,12 @@ def _check_frame(df: object) -> None:
 
 
 def _with_request(
-    df: DataFrame, body: str | Column, key: str | Column | None, key_by_position: bool
+    df: DataFrame,
+    body: str | Column,
+    key: str | Column | None,
+    key_by_position: bool,
+    *,
+    is_typed: bool,
 ) -> tuple[DataFrame, int, int | None]:
     """Add columns for a computed body or key; return the DataFrame and the two column numbers."""
     if key is not None and key_by_position:
@@ -229,7 +248,7 @@ def _with_request(
             " column that identifies a row (key=...), or pass key_by_position=True if"
             " partitions and their order never change"
         )
-    given, body_at = _with_column(df, "body", body, _BODY, BODY_TYPES)
+    given, body_at = _with_column(df, "body", body, _BODY, None if is_typed else BODY_TYPES)
     if key is None:
         return given, body_at, None
     given, key_at = _with_column(given, "key", key, _KEY, KEY_TYPES)
@@ -237,7 +256,7 @@ def _with_request(
 
 
 def _with_column(
-    df: DataFrame, role: str, column: str | Column, alias: str, types: tuple[str, ...]
+    df: DataFrame, role: str, column: str | Column, alias: str, types: tuple[str, ...] | None
 ) -> tuple[DataFrame, int]:
     name = column if isinstance(column, str) else alias
     if not isinstance(column, str):
@@ -246,7 +265,8 @@ def _with_column(
         raise ConfigurationError(
             f"no column {name!r} for the {role}; the columns are {', '.join(df.columns)}"
         )
-    planning.check_type(role, name, df.schema[name].dataType.simpleString(), types)
+    if types is not None:
+        planning.check_type(role, name, df.schema[name].dataType, types)
     return df, df.columns.index(name)
 
 
@@ -255,8 +275,3 @@ def _task(plan: Plan) -> Any:
         return call_batches(batches, plan)
 
     return call_service
-
-
-def _schema(kept: StructType, plan: Plan) -> StructType:
-    added = map(StructField, plan.names, map(_TYPES.__getitem__, COLUMNS.values()))
-    return StructType([*kept.fields, *added])

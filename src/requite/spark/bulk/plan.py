@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from requite.client import AsyncClient
+from pyspark.errors import PySparkException
+from pyspark.sql.types import DataType, StructType
+
+from requite.client import AsyncClient, Client
 from requite.client.call_arguments import TIMEOUT_S, check_timeout
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits
 from requite.request import RetryPolicy
 from requite.speaks.plans import ClientSettings
-from requite.speaks.registry import client_plan, read_endpoints
+from requite.speaks.registry import carries, client_plan, read_endpoints
+
+if TYPE_CHECKING:
+    from requite.spark.typed.contract import Contract
 
 WINDOW: Final = 256  # requests in flight per task; more are hardly faster (bench)
 COLUMNS: Final = {
@@ -28,6 +35,7 @@ COLUMNS: Final = {
     "idempotency_key": "string",
 }
 STATUS: Final = list(COLUMNS).index("status")  # its index
+TYPED_COLUMNS: Final = {**COLUMNS, "error_data": "string"}
 
 _KEY: Final = bytes(16)  # as long as every request's
 
@@ -63,6 +71,21 @@ class Connection:
         """The share of each call's time that the deadline sent to the broker leaves out."""
         return _HOLD_BACK if read_endpoints(self.url).protocol == "mdp" else 0.0
 
+    @property
+    def address(self) -> str:
+        """The service name that is called."""
+        return self.service or read_endpoints(self.url).service
+
+    def ask(self, service: str, timeout_s: float) -> bytes:
+        """Call another service of the same peer, without a message, and return its reply."""
+        with Client(
+            self.url,
+            retry=self.retry,
+            heartbeat=self.heartbeat,
+            message_size_max=self.message_size_max,
+        ) as client:
+            return client.call(b"", service=service, timeout=timeout_s).body
+
     def open(self) -> AsyncClient:
         """Create a client; it connects on first use."""
         return AsyncClient(
@@ -84,6 +107,15 @@ class Connection:
         traits.check(key=_KEY, partials=False, idempotent=idempotent)
         self.open()
 
+    def check_names(self) -> None:
+        """Raise `ConfigurationError` unless messages name methods and carry negative replies."""
+        carried = carries(read_endpoints(self.url), None)
+        if not (carried.names and carried.refusals):
+            raise ConfigurationError(
+                "calls of typed services from Spark require service names and negative replies;"
+                " use MDP 0.3 without a pool"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -93,7 +125,8 @@ class Plan:
     `kept` columns appear in the output. `scope` distinguishes positions in micro-batches of one
     job. With `give_up`, nothing more is sent once the service is down. `retry_on` lists the
     statuses after which a row is sent again. `rate` limits requests per second of a task; None: no
-    limit. `report_to` is the folder for progress reports; None: no reports.
+    limit. `report_to` is the folder for progress reports; None: no reports. `contract` is that with
+    a method of a typed service; None: bodies and replies are bytes.
     """
 
     connection: Connection
@@ -110,6 +143,7 @@ class Plan:
     report_to: str | None = None
     prefix: str = ""
     scope: str = ""
+    contract: Contract | None = None
 
     @property
     def patience_s(self) -> float:
@@ -120,11 +154,20 @@ class Plan:
     @property
     def names(self) -> list[str]:
         """The names of the added columns."""
-        return [self.prefix + name for name in COLUMNS]
+        return [self.prefix + name for name in self.columns]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The added columns without the prefix, and their types."""
+        return COLUMNS if self.contract is None else TYPED_COLUMNS
 
 
-def make_plan(plan: Plan) -> Plan:
-    """Check a plan and return it; raise `ConfigurationError` if it is invalid."""
+def make_plan(plan: Plan, body: DataType, returns: DataType | None = None) -> Plan:
+    """Check a plan and return it, with its contract if the call is typed.
+
+    `body` is the type of the body's column, `returns` that of the replies if it was given. Raises
+    `ConfigurationError` for a plan that is invalid, and the errors of `read_contract`.
+    """
     if plan.timeout_s is None:
         raise ConfigurationError(
             "bulk calls require a timeout: Spark may end a task at any time, and without a"
@@ -132,9 +175,21 @@ def make_plan(plan: Plan) -> Plan:
         )
     check_timeout(plan.timeout_s)
     check_counts(window=plan.window)
-    check_statuses(plan.retry_on)
     plan.connection.check(plan.idempotent)
+    if is_typed(body, returns):
+        from requite.spark.typed.contract import read_contract
+
+        plan.connection.check_names()
+        ask = partial(plan.connection.ask, timeout_s=plan.timeout_s)
+        contract = read_contract(plan.connection.address, ask, body, returns)
+        plan = replace(plan, contract=contract)
+    check_statuses(plan.retry_on, () if plan.contract is None else plan.contract.errors)
     return plan
+
+
+def is_typed(body: DataType, returns: object) -> bool:
+    """Whether a call is one of a typed service: of a struct, or with a type for the replies."""
+    return returns is not None or isinstance(body, StructType)
 
 
 def check_counts(**counts: object) -> None:
@@ -144,11 +199,15 @@ def check_counts(**counts: object) -> None:
             raise ConfigurationError(f"{name} must be an integer of at least 1, not {count!r}")
 
 
-def check_statuses(names: Iterable[str]) -> None:
-    """Raise `ConfigurationError` for a status that cannot be retried."""
-    if unknown := sorted(set(names) - set(RETRYABLE)):
+def check_statuses(names: Iterable[str], declared: Iterable[str] = ()) -> None:
+    """Raise `ConfigurationError` for a status that cannot be retried.
+
+    `declared`: the names of the errors that the method declares.
+    """
+    allowed = (*RETRYABLE, *sorted(declared))
+    if unknown := sorted(set(names) - set(allowed)):
         raise ConfigurationError(
-            f"retry_on cannot contain {', '.join(unknown)}; it may contain {', '.join(RETRYABLE)}"
+            f"retry_on cannot contain {', '.join(unknown)}; it may contain {', '.join(allowed)}"
         )
 
 
@@ -178,13 +237,14 @@ def share(in_flight_max: int | None, task_slots: int, window: int) -> int:
     return min(window, in_flight_max // task_slots)
 
 
-def check_clash(present: Sequence[str], prefix: str) -> None:
+def check_clash(present: Sequence[str], prefix: str, *, typed: bool) -> None:
     """Raise `ConfigurationError` if an added column would have the name of a present one.
 
     Names are compared without regard to case, as Spark does.
     """
     lowered = [name.lower() for name in present]
-    clashing = [prefix + name for name in COLUMNS if (prefix + name).lower() in lowered]
+    added = TYPED_COLUMNS if typed else COLUMNS
+    clashing = [prefix + name for name in added if (prefix + name).lower() in lowered]
     if clashing:
         raise ConfigurationError(
             f"the DataFrame already has columns named {', '.join(clashing)}: pass a prefix for the"
@@ -196,13 +256,28 @@ def check_clash(present: Sequence[str], prefix: str) -> None:
         )
 
 
-def check_type(role: str, name: str, found: str, allowed: Sequence[str]) -> None:
-    """Raise `ConfigurationError` unless the column's type is allowed."""
-    if found not in allowed:
+def check_type(role: str, name: str, kind: DataType, allowed: Sequence[str]) -> None:
+    """Raise `ConfigurationError` unless the column's type is allowed; a struct may be a body."""
+    found = kind.simpleString()
+    if found not in allowed and not (role == "body" and isinstance(kind, StructType)):
         raise ConfigurationError(
             f"the {role} column {name!r} has the type {found}; it must be"
             f" {', '.join(allowed[:-1])} or {allowed[-1]}: cast or encode it first"
         )
+
+
+def type_given(returns: str | DataType | None) -> DataType | None:
+    """Return the type that `returns` states in DDL: a struct of columns, or one type.
+
+    Raises `ConfigurationError`.
+    """
+    if returns is None or isinstance(returns, DataType):
+        return returns
+    try:
+        return DataType.fromDDL(returns)
+    except (PySparkException, TypeError, AttributeError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigurationError(f"returns={returns!r} is not a type in DDL: {reason}") from error
 
 
 BODY_TYPES: Final = ("binary", "string", "array<binary>")

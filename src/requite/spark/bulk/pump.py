@@ -20,15 +20,17 @@ import asyncio
 import random
 from collections import deque
 from concurrent.futures import Future
-from typing import Final, NamedTuple
+from typing import Final
 
 from requite.client import AsyncClient
 from requite.client.call_arguments import CallBody
 from requite.errors import CallError, CallTimeout, NoService, TransportError
 from requite.request import Reply
 from requite.shell import clock
+from requite.spark.bulk.outcome import Outcome
 from requite.spark.bulk.plan import Plan
 from requite.spark.bulk.service_state import ServiceState
+from requite.spark.typed.refused import data_of, status_of
 
 # Bytes in flight; far less than what a connection buffers before it is closed
 # (`LinkLimits.output_size_max`). A larger body is sent alone.
@@ -36,17 +38,6 @@ _BYTES_MAX: Final = 16 << 20
 # This many unanswered requests in a row mean that the service is down, even if all may have run.
 _UNPROVEN_MIN: Final = 32
 _UNANSWERED: Final = (CallTimeout, NoService, TransportError)
-
-
-class Outcome(NamedTuple):
-    """How a row ended: the added columns except the key."""
-
-    reply: bytes | None
-    status: str
-    attempts: int
-    elapsed_s: float
-    may_have_executed: bool
-    error: str | None
 
 
 class Window:
@@ -116,11 +107,12 @@ class Row:
         assert self.error is not None
         return Outcome(
             None,
-            type(self.error).__name__,
+            status_of(self.error),
             self.attempts,
             now - self.began_at,
             self.may_have_run,
             why or str(self.error),
+            data_of(self.error),
         )
 
 
@@ -241,6 +233,8 @@ class Pump:
     def failed(self, row: Row, error: CallError) -> None:
         """Take the error of a row's request."""
         now = self._end(row)
+        if self._plan.contract is not None:
+            error = self._plan.contract.error_of(error)
         row.error = error
         row.attempts += error.attempts
         row.may_have_run |= error.may_have_executed
@@ -272,7 +266,7 @@ class Pump:
         """Whether a row is retried: never one that may have run and is not idempotent."""
         plan = self._plan
         return (
-            type(error).__name__ in plan.retry_on
+            status_of(error) in plan.retry_on
             and row.requests < plan.connection.retry.attempts
             and (plan.idempotent or not row.may_have_run)
         )

@@ -14,15 +14,17 @@ import pyarrow.compute as pc
 
 from requite.framing import BODY_FRAMES_MAX
 from requite.spark.bulk.ids import id_text, position_names, repetitions, request_ids
+from requite.spark.bulk.messages import BYTES, Messages, bodies_of
+from requite.spark.bulk.outcome import Outcome
 from requite.spark.bulk.plan import Plan
-from requite.spark.bulk.pump import Outcome, Window
+from requite.spark.bulk.pump import Window
 
 BAD_ROW: Final = "BadRow"
 # Reply bytes per outgoing batch; a binary column of Arrow holds at most 2 GiB.
 _REPLY_BYTES_MAX: Final = 64 << 20
-_TYPES: Final = (
-    pa.binary(), pa.string(), pa.int32(), pa.float64(), pa.bool_(), pa.string(), pa.string(),
-)  # fmt: skip
+_TYPES: Final = {
+    "string": pa.string(), "int": pa.int32(), "double": pa.float64(), "boolean": pa.bool_(),
+}  # fmt: skip
 
 
 class Batch:
@@ -31,10 +33,18 @@ class Batch:
     `first_row` is the number of the task's rows before this batch.
     """
 
-    def __init__(self, batch: pa.RecordBatch, plan: Plan, partition: int, first_row: int) -> None:
+    def __init__(
+        self,
+        batch: pa.RecordBatch,
+        plan: Plan,
+        partition: int,
+        first_row: int,
+        messages: Messages = BYTES,
+    ) -> None:
         self._batch = batch
         self._plan = plan
-        self._bodies = _bodies(batch.column(plan.body))
+        self._messages = messages
+        self._bodies, self._faults = messages.encode(batch.column(plan.body))
         self._sizes = list(map(_size, self._bodies))
         self._ids = request_ids(plan.job, self._names(partition, first_row))
         self._twins = repetitions(self._ids)
@@ -66,14 +76,16 @@ class Batch:
         body = self._bodies[row]
         if not self._ids[row]:
             return _bad("the key is null")
+        if row in self._faults:
+            return _bad(self._faults[row])
         if body is None:
             return _bad("the body is null")
         limit = self._plan.connection.message_size_max
         if self._sizes[row] > limit:
             return _bad(f"the body has {self._sizes[row]} bytes; message_size_max is {limit}")
-        if isinstance(body, list):
-            return _fault_of_frames(body)
-        return None
+        if isinstance(body, list) and (fault := _fault_of_frames(body)):
+            return fault
+        return self._messages.refusal
 
     # --- out --------------------------------------------------------------------------------------
     def finished(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
@@ -83,11 +95,12 @@ class Batch:
         self._forget(start, stop)
         for begin, end in _cuts(outcomes):
             kept = self._batch.slice(start + begin, end - begin)
-            yield _joined(kept, outcomes[begin:end], keys[begin:end], self._plan)
+            decoded = list(map(self._messages.decode, outcomes[begin:end]))
+            yield self._joined(kept, decoded, keys[begin:end])
 
     def nothing(self) -> pa.RecordBatch:
         """Return an empty batch with the columns of `finished`."""
-        return _joined(self._batch.slice(0, 0), [], [], self._plan)
+        return self._joined(self._batch.slice(0, 0), [], [])
 
     def _outcome(self, row: int) -> Outcome:
         if (own := self._outcomes[row]) is not None:
@@ -105,17 +118,18 @@ class Batch:
             if row not in self._wanted_again:
                 self._outcomes[row] = None
 
-
-def _joined(
-    kept: pa.RecordBatch, outcomes: list[Outcome], keys: list[str | None], plan: Plan
-) -> pa.RecordBatch:
-    columns_of = zip(*outcomes, strict=True) if outcomes else ([] for _ in Outcome._fields)
-    replies, status, attempts, elapsed_s, may_have_executed, errors = columns_of
-    elapsed_ms = [seconds * 1e3 for seconds in elapsed_s]
-    values = (replies, status, attempts, elapsed_ms, may_have_executed, errors, keys)
-    added = [pa.array(column, kind) for column, kind in zip(values, _TYPES, strict=True)]
-    columns = kept.columns[: plan.kept] + added
-    return pa.RecordBatch.from_arrays(columns, kept.schema.names[: plan.kept] + plan.names)
+    def _joined(
+        self, kept: pa.RecordBatch, outcomes: list[Outcome], keys: list[str | None]
+    ) -> pa.RecordBatch:
+        columns_of = zip(*outcomes, strict=True) if outcomes else ([] for _ in Outcome._fields)
+        replies, status, attempts, elapsed_s, may_have_executed, errors, data = columns_of
+        plan, elapsed_ms = self._plan, [seconds * 1e3 for seconds in elapsed_s]
+        values = (replies, status, attempts, elapsed_ms, may_have_executed, errors, keys, data)
+        _, *others = plan.columns.values()
+        types = [self._messages.reply_type, *map(_TYPES.__getitem__, others)]
+        added = [pa.array(column, kind) for column, kind in zip(values, types, strict=False)]
+        columns = kept.columns[: plan.kept] + added
+        return pa.RecordBatch.from_arrays(columns, kept.schema.names[: plan.kept] + plan.names)
 
 
 def _cuts(outcomes: list[Outcome]) -> Iterator[tuple[int, int]]:
@@ -131,19 +145,11 @@ def _cuts(outcomes: list[Outcome]) -> Iterator[tuple[int, int]]:
 
 
 # --- columns of requests --------------------------------------------------------------------------
-def _bodies(column: pa.Array) -> list[Any]:
-    """Return each row's body: bytes, a list of frames, or None."""
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = column.cast(pa.binary() if pa.types.is_string(column.type) else pa.large_binary())
-    bodies: list[Any] = column.to_pylist()
-    return bodies
-
-
 def _texts(column: pa.Array) -> list[bytes | None]:
     """Return keys as bytes; integers in decimal."""
     if pa.types.is_integer(column.type):
         column = pc.cast(column, pa.string())
-    texts: list[bytes | None] = _bodies(column)
+    texts: list[bytes | None] = bodies_of(column)
     return texts
 
 

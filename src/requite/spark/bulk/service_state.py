@@ -8,12 +8,17 @@ action, or the next micro-batch, tries the service again.
 from __future__ import annotations
 
 from collections import OrderedDict
+from concurrent.futures import Future
 from math import inf
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from requite.errors import CallError
+from requite.spark.bulk.outcome import Outcome
 from requite.spark.bulk.rate import Bucket
+
+if TYPE_CHECKING:
+    from requite.spark.typed.contract import Contract
 
 _JOBS_MAX: Final = 64  # bounds the memory of long-lived workers; older jobs have ended
 
@@ -30,16 +35,18 @@ class ServiceState:
 
     `answered_at` is when the service last answered (monotonic seconds); `unanswered` counts the
     requests that ended without an answer since. `down_error` is the last of their errors once the
-    service is considered down. `bucket` limits the rate; None: no limit.
+    service is considered down. `bucket` limits the rate; None: no limit. `check` is the check of a
+    typed service, which the first task starts.
     """
 
-    __slots__ = ("answered_at", "bucket", "down_error", "unanswered")
+    __slots__ = ("answered_at", "bucket", "check", "down_error", "unanswered")
 
     def __init__(self, bucket: Bucket | None = None) -> None:
         self.bucket = bucket
         self.answered_at = -inf
         self.unanswered = 0
         self.down_error: CallError | None = None
+        self.check: Future[Contract | Outcome] | None = None
 
     def record_answer(self, now: float) -> None:
         """Record an answer of the service."""

@@ -6,21 +6,30 @@ reading, calling and writing overlap. Rows keep their order.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from concurrent.futures import Future, wait
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from requite.shell import clock
-from requite.spark.bulk.client import process_clients
+from requite.spark.bulk.client import Shared, process_clients
 from requite.spark.bulk.consumer import BEAT_S, Consumer, this_consumer
+from requite.spark.bulk.messages import BYTES, Messages
+from requite.spark.bulk.outcome import Outcome
 from requite.spark.bulk.plan import STATUS, Plan
 from requite.spark.bulk.progress import Tally
 from requite.spark.bulk.pump import Pump, Window
 from requite.spark.bulk.rows import Batch
 from requite.spark.bulk.service_state import Job
+
+if TYPE_CHECKING:
+    from requite.spark.typed.contract import Contract
 
 _AHEAD: Final = 2  # windows read before waiting for the oldest
 
@@ -46,16 +55,57 @@ def this_task() -> Task:
 def call_batches(
     batches: Iterable[pa.RecordBatch], plan: Plan, task: Task | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Send each row as a request; yield the rows with the columns of `plan.COLUMNS`."""
+    """Send each row as a request; yield the rows with the added columns.
+
+    Before the first row for a typed service, its description is read and compared.
+    """
     task = task or this_task()
     with process_clients().use(plan.connection) as shared:
         service_state = shared.service_states.of(Job(plan.job, task.stage), plan.rate, clock.now())
+        consumer = this_consumer()
+        messages: Messages = BYTES
+        if plan.contract is not None:
+            batches = iter(batches)
+            if (first := next(batches, None)) is None:
+                return
+            check = service_state.check = service_state.check or _start_check(shared, plan)
+            plan, messages = _agreed(plan, plan.contract)
+            empty = Batch(first.slice(0, 0), plan, 0, 0, messages).nothing()
+            yield from _until(check, empty, consumer)
+            plan, messages = _agreed(plan, check.result())
+            batches = chain([first], batches)
         pump = Pump(shared.loop, shared.client, plan, service_state)
-        answered = _through(_windows(batches, plan, task.partition), pump, this_consumer())
+        answered = _through(_windows(batches, plan, task.partition, messages), pump, consumer)
         try:
             yield from answered if plan.report_to is None else _with_progress(answered, plan, task)
         finally:
             pump.stop()
+
+
+def _start_check(shared: Shared, plan: Plan) -> Future[Contract | Outcome]:
+    from requite.spark.bulk.typed_messages import checked
+
+    return asyncio.run_coroutine_threadsafe(checked(shared.client, plan), shared.loop)
+
+
+def _agreed(plan: Plan, found: Contract | Outcome) -> tuple[Plan, Messages]:
+    """Return plan and messages for the service as it is now."""
+    from requite.spark.bulk.typed_messages import TypedMessages
+
+    assert plan.contract is not None
+    if isinstance(found, Outcome):
+        return plan, TypedMessages(plan.contract, refusal=found)
+    return replace(plan, contract=found), TypedMessages(found)
+
+
+def _until(
+    check: Future[Contract | Outcome], empty: pa.RecordBatch, consumer: Consumer
+) -> Iterator[pa.RecordBatch]:
+    """Yield empty batches until the check of a typed service is done."""
+    while not check.done():
+        wait([check], BEAT_S)
+        yield empty
+        consumer.beat(clock.now())
 
 
 def _with_progress(
@@ -74,10 +124,12 @@ def _with_progress(
 _Cut = tuple[Batch, int, int, Window]
 
 
-def _windows(batches: Iterable[pa.RecordBatch], plan: Plan, partition: int) -> Iterator[_Cut]:
+def _windows(
+    batches: Iterable[pa.RecordBatch], plan: Plan, partition: int, messages: Messages
+) -> Iterator[_Cut]:
     first_row = 0
     for arrow in batches:
-        batch = Batch(arrow, plan, partition, first_row)
+        batch = Batch(arrow, plan, partition, first_row, messages)
         first_row += arrow.num_rows
         for start, stop, window in batch.windows():
             yield batch, start, stop, window

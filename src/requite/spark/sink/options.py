@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from requite.client.call_arguments import TIMEOUT_S
 from requite.errors import ConfigurationError
@@ -20,9 +20,13 @@ _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 
 @dataclass
 class Options:
-    """Options as strings from Spark, with case-insensitive names; records which ones are read."""
+    """Options as strings from Spark, with case-insensitive names; records which ones are read.
+
+    `whose` names their user in error messages.
+    """
 
     given: Mapping[str, str]
+    whose: str = "the sink"
     _known: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -36,7 +40,7 @@ class Options:
     def needed(self, name: str) -> str:
         """Return a required option; raise `ConfigurationError` if it is missing."""
         if not (value := self.text(name)):
-            raise ConfigurationError(f"the sink requires the option {name}")
+            raise ConfigurationError(f"{self.whose} requires the option {name}")
         return value
 
     def number(self, name: str, kind: Callable[[str], Any], default: Any) -> Any:
@@ -72,13 +76,16 @@ class Options:
         known = {name.lower() for name in self._known} | _SPARKS_OWN
         if unknown := sorted(self.given.keys() - known):
             raise ConfigurationError(
-                f"unknown option {', '.join(unknown)}; the options of the sink are"
+                f"unknown option {', '.join(unknown)}; the options of {self.whose} are"
                 f" {', '.join(self._known)}"
             )
 
 
-def read_plan(options: Options, schema: StructType) -> Plan:
-    """Return the plan for tasks. Raises `ConfigurationError`."""
+def read_plan(options: Options, schema: StructType, returns: DataType | None = None) -> Plan:
+    """Return the plan for tasks. `returns` is the type of the replies of a typed service.
+
+    Raises `ConfigurationError`, and for a typed service the errors of `read_contract`.
+    """
     window, rate = _window_and_rate(options)
     settings: dict[str, Any] = {}
     if attempts := options.count("retryAttempts", None):
@@ -86,7 +93,10 @@ def read_plan(options: Options, schema: StructType) -> Plan:
     if size_max := options.count("messageSizeMax", None):
         settings["message_size_max"] = size_max
     prefix = options.text("prefix") or ""
-    planning.check_clash(schema.names, prefix)
+    body = _column(options.needed("body"), "body", schema, BODY_TYPES if returns is None else ())
+    assert body is not None
+    body_type = schema.fields[body].dataType
+    planning.check_clash(schema.names, prefix, typed=planning.is_typed(body_type, returns))
     key = _column(options.text("key"), "key", schema, KEY_TYPES)
     by_position = options.flag("keyByPosition", False)
     if key is not None and by_position:
@@ -101,7 +111,7 @@ def read_plan(options: Options, schema: StructType) -> Plan:
                 options.needed("url"), options.text("service"), 2 * window, settings
             ),
             job_id(options.text("job")),
-            body=_column(options.needed("body"), "body", schema, BODY_TYPES) or 0,
+            body=body,
             key=key,
             kept=len(schema.names),
             timeout_s=options.number("timeout", float, TIMEOUT_S),
@@ -111,7 +121,9 @@ def read_plan(options: Options, schema: StructType) -> Plan:
             retry_on=frozenset((options.text("retryOn") or "").replace(",", " ").split()),
             rate=rate,
             prefix=prefix,
-        )
+        ),
+        body_type,
+        returns,
     )
 
 
@@ -133,5 +145,6 @@ def _column(name: str | None, role: str, schema: StructType, types: tuple[str, .
         raise ConfigurationError(
             f"no column {name!r} for the {role}; the columns are {', '.join(schema.names)}"
         )
-    planning.check_type(role, name, schema[name].dataType.simpleString(), types)
+    if types:
+        planning.check_type(role, name, schema[name].dataType, types)
     return list(schema.names).index(name)
