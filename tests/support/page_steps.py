@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tests.cli.command import ENVIRONMENT, WAIT_S
@@ -40,11 +41,17 @@ def files(text: str) -> Iterator[tuple[str, str]]:
 
 class Terminals:
     """Runs commands in a folder, with more variables in their environment. Those that serve remain
-    until `close`."""
+    until `close`; each other one may take `within_s`."""
 
-    def __init__(self, folder: Path, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        within_s: float = WAIT_S,
+    ) -> None:
         self._folder = folder
-        self._environment = {**ENVIRONMENT, **(variables or {})}
+        self._within_s = within_s
+        self._environment = {**ENVIRONMENT, **environment}
         self._serving: list[subprocess.Popen[str]] = []
 
     def write(self, name: str, text: str) -> None:
@@ -63,7 +70,7 @@ class Terminals:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=WAIT_S,
+            timeout=self._within_s,
             check=False,
         )
         return done.stdout + done.stderr
@@ -80,10 +87,10 @@ class Terminals:
         """Kill the server that was started as the given number."""
         process = self._serving.pop(number)
         process.kill()
-        process.communicate(timeout=WAIT_S)
+        process.communicate(timeout=self._within_s)
 
     def close(self) -> None:
         """End the servers, the last one first."""
         for process in reversed(self._serving):
             process.terminate()
-            process.communicate(timeout=WAIT_S)
+            process.communicate(timeout=self._within_s)

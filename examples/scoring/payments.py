@@ -1,0 +1,42 @@
+"""Write the payments of a day as a table in Parquet: python payments.py FOLDER"""
+
+from __future__ import annotations
+
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+COUNT = 2_000
+
+
+def payments() -> pa.Table:
+    """Return the table. One payment is from a country without data, one has an invalid hour."""
+    countries = ["CH", "FR", "BR"]
+    table = {
+        "payment_id": list(range(COUNT)),
+        "amount": [Decimal(n * 37 % 150_000) / 100 for n in range(COUNT)],
+        "country": [countries[n % 3] for n in range(COUNT)],
+        "hour": [n % 24 for n in range(COUNT)],
+        "tags": [["first"] if n % 50 == 0 else [] for n in range(COUNT)],
+    }
+    table["country"][7], table["hour"][8] = "XX", 24
+    schema = pa.schema(
+        {
+            "payment_id": pa.int64(),
+            "amount": pa.decimal128(12, 2),
+            "country": pa.string(),
+            "hour": pa.int32(),
+            "tags": pa.list_(pa.string()),
+        }
+    )
+    return pa.table(table, schema)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True)
+    pq.write_table(payments(), folder / "part-0.parquet")
+    print(f"{COUNT:,} payments in {folder}")
