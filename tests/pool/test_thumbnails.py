@@ -97,6 +97,9 @@ def test_the_readme_works_as_printed(scene: Scene) -> None:
 
 
 def test_a_worker_stops_without_pictures_and_starts_with_the_next_one(scene: Scene) -> None:
+    printed = scene.send("bo")
+    assert printed.startswith("small.png: ")
+    assert "no manager has set the pool up" in printed
     brief = [f"--set=lifetime.{name}=0.3" for name in ("unbind_delay", "stop_delay")]
     scene.run([*RUN, *brief, "--set=lifetime.extra_lifetime=0.1"], 2)
     for _ in range(2):
