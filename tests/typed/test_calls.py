@@ -388,6 +388,29 @@ async def test_the_context_of_a_call() -> None:
         context.progress()
 
 
+async def test_a_reused_key_is_a_bad_request_that_has_not_run() -> None:
+    service = requite.Service("orders")
+    ran: list[int] = []
+
+    @service.method(idempotent=requite.Dedup())
+    async def pay(cents: int) -> int:
+        ran.append(cents)
+        return cents
+
+    class Paying(Protocol):
+        async def pay(self, cents: int, **options: Unpack[CallOptions]) -> int: ...
+
+    async with served(service) as client:
+        orders = client.bind(Paying, "orders")
+        for _ in range(2):
+            assert await orders.pay(5, idempotency_key=b"k") == 5
+        with pytest.raises(BadRequest) as caught:
+            await orders.pay(6, idempotency_key=b"k")
+    assert (caught.value.path, caught.value.may_have_executed) == ("$", False)
+    assert "idempotency key, or call id, was used before, with another body" in str(caught.value)
+    assert ran == [5]
+
+
 class WithOptions(Protocol):
     async def price(self, order: Order, **options: Unpack[CallOptions]) -> Quote: ...
 

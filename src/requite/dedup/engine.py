@@ -53,7 +53,7 @@ _NO_KEY: Final = (
     b"this service runs each request once, and cannot recognise this one when it is repeated: call"
     b" it over MDP 0.3, or with an idempotency key"
 )
-_OTHER_BODY: Final = (
+KEY_REUSED: Final = (
     b"this request has not run: its idempotency key, or call id, was used before, with another body"
 )
 _NAMELESS: Final = (
@@ -162,7 +162,7 @@ class DedupEngine:
         elif entry.key != key and entry.digest == NO_DIGEST:
             self._refuse(token, _NAMELESS)
         elif entry.is_other_body(digest):
-            self._refuse(token, _OTHER_BODY)
+            self._refuse(token, KEY_REUSED)
         elif entry.state in (State.KEPT, State.IN_DOUBT):
             self._repeat(entry, token, now)
         else:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
+from requite.dedup.engine import KEY_REUSED
 from requite.dedup.inputs import Asked, GivenUp, Interrupted
 from requite.dedup.records import DIGEST_SIZE, NO_DIGEST, encode_key
 from requite.engine import CancelHandler, Deliver, Finished, Input
-from requite.request import Request
+from requite.request import Request, Status
 
 _new: Final = tuple.__new__  # half the cost of calling a NamedTuple's class
 
@@ -33,11 +34,13 @@ class Gate:
     """One service at one store. The store's engine gets tokens as pairs: the gate, the token.
 
     `feed` takes inputs for the store's engine. `handlers`, and `tell` for the worker's engine, are
-    set when the three are connected.
+    set when the three are connected. `key_reused` is sent instead of the engine's own reason to a
+    request with the key of another one.
     """
 
     handlers: Handlers
     tell: Callable[[Input], None]
+    key_reused: bytes | None = None
 
     def __init__(self, service: str, call_id: CallId, feed: Callable[[Input], None]) -> None:
         self._service = service.encode()
@@ -91,6 +94,8 @@ class Gate:
                 self._open.pop(token, None)
                 if not self._open:
                     self.idle.set()
+                if self.key_reused is not None and _is_key_reused(effect):
+                    effect = replace(effect, frames=(self.key_reused,))
             self.tell(replace(effect, token=token))
 
     def _key_of(self, token: Any, request: Request) -> tuple[bytes, bytes]:
@@ -105,6 +110,10 @@ class Gate:
         principal = request.principal.encode()
         key = encode_key(self._service, identifier, principal, is_call=is_call)
         return key, digest_of(request.frames)
+
+
+def _is_key_reused(end: Finished) -> bool:
+    return end.status is Status.FAILED and end.frames[0] == KEY_REUSED
 
 
 def digest_of(frames: Iterable[bytes]) -> bytes:

@@ -149,6 +149,12 @@ def bad_request(flaw: Flaw) -> RemoteFailure:
     return RemoteFailure(JSON.encode(told).decode())
 
 
+KEY_REUSED: Final = str(
+    bad_request(Flaw("$", "its idempotency key, or call id, was used before, with another body"))
+).encode()
+"""The refusal of a request with the key of another one."""
+
+
 def no_method(name: str) -> RemoteFailure:
     """Return the refusal of a request for a method that the service does not have."""
     told = {"error": _NO_METHOD, "message": f"this service has no method {name!r}"}

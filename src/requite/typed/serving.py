@@ -20,7 +20,7 @@ from requite.typed.handlers import PLAIN, Refusing, calling_with_message
 from requite.typed.messages import checked_writer, reader
 from requite.typed.method import Method
 from requite.typed.names import DESCRIBE
-from requite.typed.refusals import bad_request, no_method
+from requite.typed.refusals import KEY_REUSED, bad_request, no_method
 from requite.worker.handler import Kind
 from requite.worker.handler import Service as Handled
 from requite.worker.runner import reason_of
@@ -95,7 +95,7 @@ class Serving:
             if kind is Kind.COROUTINE and method.signature.parameter and not needs.context:
                 make, run = calling_with_message, method.function
         handler = make(self._reading(method), run, self._writing(method), Refusing(method))
-        return Handled(method.address, handler, kind, method.idempotent)
+        return Handled(method.address, handler, kind, method.idempotent, KEY_REUSED)
 
     def _reading(self, method: Method) -> Callable[[Request], Any]:
         """Return the function that decodes a request; it raises the refusal of a bad one.

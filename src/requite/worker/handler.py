@@ -54,13 +54,15 @@ class Kind(Enum):
 class Service:
     """A handler and its service name; calling a `Service` calls the handler.
 
-    `idempotent`: stores replies, so that a duplicate of a request does not run again.
+    `idempotent`: stores replies, so that a duplicate of a request does not run again. `key_reused`:
+    the reason of its negative reply to a request with the key of another one, instead of its own.
     """
 
     name: str
     handler: Callable[[Request], Any]
     kind: Kind
     idempotent: Dedup | None = None
+    key_reused: bytes | None = None
 
     @property
     def in_thread(self) -> bool:

@@ -313,6 +313,7 @@ class _PlanRuntime:
             runner.submit_soon = self.shell.host.submit_soon
         else:
             gate.handlers, gate.tell = runner, self.shell.submit
+            gate.key_reused = plan.service.key_reused
             runner.submit = runner.submit_soon = gate.hear
 
     async def open(self) -> None:
