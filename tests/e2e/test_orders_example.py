@@ -26,6 +26,7 @@ pytestmark = pytest.mark.e2e
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "orders"
 PAGE: Final = (EXAMPLE / "README.md").read_text(encoding="utf-8")
 PRINTED: Final = "127.0.0.1:5555"
+PRINTED_HTTP: Final = "127.0.0.1:8080"
 
 
 @pytest.fixture
@@ -52,11 +53,15 @@ def terminals(folder: Path, place: str) -> Iterator[Terminals]:
 
 def test_the_readme_works_as_printed(terminals: Terminals, place: str) -> None:
     ran = []
-    for words, output in steps(PAGE.replace(PRINTED, place)):
-        port = ["--bind", f"tcp://{place}"] if words[1] == "broker" else []
-        assert terminals.run([*words, *port]).rstrip() == output.rstrip()
+    [port] = free_ports(1)
+    page = PAGE.replace(PRINTED, place).replace(PRINTED_HTTP, f"127.0.0.1:{port}")
+    for words, output in steps(page):
+        bind = ["--bind", f"tcp://{place}"] if words[1] == "broker" else []
+        assert terminals.run([*words, *bind]).rstrip() == output.rstrip()
         ran.append(words[1])
-    assert Counter(ran) == {"broker": 1, "worker": 2, "shop.py": 6, "call": 1}
+    assert Counter(ran) == {
+        "broker": 1, "worker": 2, "gateway": 1, "shop.py": 6, "call": 1, "-s": 3,
+    }  # fmt: skip
     assert len(PAGE.splitlines()) <= 80
 
 
