@@ -34,6 +34,7 @@ COMPILED: Final = (
     "requite/shell/admission.py",
     "requite/shell/bandwidth.py",
     "requite/shell/connections.py",
+    "requite/shell/fair_queue.py",
     "requite/shell/feeder.py",
     "requite/shell/guarding.py",
     "requite/shell/host.py",

@@ -75,11 +75,14 @@ class Received:
     """All messages of one read from one peer, in order.
 
     A batch, so that the engine looks the peer up once per read. An empty batch means that part of a
-    message arrived: the peer is alive.
+    message arrived: the peer is alive. `behind_s`: how long ago everything that had come from the
+    peer was handled for the last time, if it is read in turn (`ReadInTurn`) and had to wait. The
+    messages may have waited for as long, or for less.
     """
 
     peer: Peer
     messages: Sequence[Carried]
+    behind_s: float = 0.0
 
 
 @final
@@ -329,6 +332,24 @@ class Load:
 
 @final
 @dataclass(slots=True)
+class ReadInTurn:
+    """The messages of the peer start work, which messages of other peers finish: under overload,
+    they wait, and peers take turns. While a peer waits, it is reported alive by empty batches."""
+
+    peer: Peer
+
+
+@final
+@dataclass(slots=True)
+class Refused:
+    """So many messages in the batch of a peer that is read in turn have started no work."""
+
+    peer: Peer
+    count: int
+
+
+@final
+@dataclass(slots=True)
 class CancelHandler:
     """Cancel the handler of the request delivered under `token`: no caller waits for it."""
 
@@ -371,6 +392,8 @@ Effect = (
     | Disconnect
     | StopReading
     | ResumeReading
+    | ReadInTurn
+    | Refused
     | Store
     | Load
     | Submit

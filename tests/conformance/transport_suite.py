@@ -246,10 +246,12 @@ class TransportSuite:
             paused_at = len(served.data)  # one more read may have been in progress
             await asyncio.sleep(0)
             assert paused_at < written
+            assert served.stream.has_unread
             assert "writable" not in tap.events[tap.events.index("blocked") :]
             served.call(served.stream.resume_reading)
             await served.until_size(written)
             await tap.until(lambda: tap.events[-1] == "writable")
+            assert not served.stream.has_unread
             assert served.data == piece * (written // len(piece))
             await pair.close(tap, served)
 

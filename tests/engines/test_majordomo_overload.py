@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections import deque
 
 import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
+from requite.engine import Received
+from requite.protocols.majordomo.dialects import by_version
+from requite.protocols.majordomo.wire import ClientRequest
 from requite.request import Status
 
 _TIMEOUT_MS = 1000
@@ -92,3 +98,82 @@ def test_the_service_is_learned_again_after_its_workers_have_become_slower() -> 
     bench.final("w")
     assert bench.requests("w")[-1].attempt == 1
     assert service.takes_s > 0.03
+
+
+# --- requests of clients that are behind ----------------------------------------------------------
+def _read_late(bench: BrokerBench, timeout_ms: int, behind_s: float) -> None:
+    """Feed a request of a client that is behind."""
+    request = ClientRequest(b"echo", [b"waited"], 7, timeout_ms)
+    message = list(by_version("0.3").encode(request))
+    bench.feed(Received("c", [message], behind_s))
+
+
+def test_clients_are_read_in_turn_and_workers_are_not() -> None:
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.request("c", 1)
+    assert bench.in_turn == ["c"]
+
+
+@requirement("mdp03:client-behind")
+@pytest.mark.parametrize("keeps_notes", [True, False])
+def test_a_request_of_a_client_that_has_long_been_behind_is_refused(keeps_notes: bool) -> None:
+    bench = BrokerBench(notes=keeps_notes)
+    bench.worker("w")
+    bench.request("c", 1)
+    _read_late(bench, timeout_ms=1000, behind_s=0.5)
+    [refusal] = bench.finals("c")
+    assert (refusal.request_id, refusal.status, refusal.attempts) == (7, Status.OVERLOADED, 0)
+    assert bench.refused == {"c": 1}
+    assert bench.broker.load.count == 1
+
+
+@requirement("mdp03:client-behind")
+@given(st.integers(0, 100_000), st.floats(0.0, 100.0))
+@example(1000, 0.499)
+@example(100, 0.099)
+@example(0, 60.0)
+def test_a_request_of_a_client_that_was_up_to_date_is_accepted(
+    timeout_ms: int, behind_s: float
+) -> None:
+    assume(not timeout_ms or behind_s < max(0.1, timeout_ms / 2000))
+    bench = BrokerBench()
+    bench.worker("w", capacity=2)
+    bench.request("c", 1)
+    _read_late(bench, timeout_ms, behind_s)
+    assert bench.requests("w")[-1].body == [b"waited"]
+    assert not bench.refused
+
+
+def test_requests_of_one_read_are_refused_and_accepted_in_order() -> None:
+    bench = BrokerBench()
+    bench.worker("w", capacity=9)
+    bench.request("c", 1)
+    encode = by_version("0.3").encode
+    timeouts_ms = [1000, 9000, 1000, 1000, 9000]
+    messages = [
+        list(encode(ClientRequest(b"echo", [b"x"], 10 + number, timeout_ms)))
+        for number, timeout_ms in enumerate(timeouts_ms)
+    ]
+    bench.feed(Received("c", messages, 1.0))
+    ends = [note for note in bench.notes if note.kind in ("refused", "accepted")]
+    assert [note.facts["request_id"] for note in ends] == [1, 10, 11, 12, 13, 14]
+    assert [final.request_id for final in bench.finals("c")] == [10, 12, 13]
+    assert bench.refused == {"c": 3}
+
+
+@requirement("mdp03:client-drain")
+def test_a_draining_broker_tells_a_client_that_is_behind_so() -> None:
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.request("c", 1)
+    bench.drain()
+    _read_late(bench, timeout_ms=1000, behind_s=5.0)
+    assert bench.finals("c")[-1].status == Status.SHUTTING_DOWN
+
+
+def test_garbage_of_a_client_that_is_behind_drops_it() -> None:
+    bench = BrokerBench()
+    bench.request("c", 1)
+    bench.feed(Received("c", [[b"MDPC03\x01"]], 5.0))
+    assert "c" in bench.disconnected

@@ -99,6 +99,7 @@ class FakeStream:
     def __init__(self, name: str = "fake") -> None:
         self.peer_name = name
         self.peer_credential: Credential | None = None
+        self.has_unread = False
         self.calls: list[Any] = []
         self.owner: Owner | None = None
         self.link: Any = None

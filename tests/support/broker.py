@@ -10,7 +10,7 @@ The bench decodes every message that the broker sends; `sent(peer)` lists the co
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,9 +25,12 @@ from requite.engine import (
     PeerJoined,
     PeerLost,
     PeerWritable,
+    ReadInTurn,
     Received,
+    Refused,
     ResumeReading,
     Send,
+    SendAll,
     Stopped,
     StopReading,
     Wake,
@@ -57,6 +60,8 @@ class BrokerBench:
             BrokerPolicy(**{"notes": True, **policy}), origin=ORIGIN, chronicle=chronicle
         )
         self.now = 100.0
+        self.in_turn: list[str] = []
+        self.refused: Counter[str] = Counter()
         self.commands: dict[str, list[Any]] = defaultdict(list)
         self.disconnected: dict[str, str] = {}
         self.causes: dict[str, Cause] = {}
@@ -228,5 +233,12 @@ class BrokerBench:
                 self.warnings.append(effect)
             case Stopped():
                 self.stopped = True
+            case ReadInTurn(peer):
+                self.in_turn.append(str(peer))
+            case Refused(peer, count):
+                self.refused[str(peer)] += count
+            case SendAll(peer, messages):
+                for message in messages:
+                    self.perform(Send(peer, message))
             case _:
                 raise AssertionError(f"a broker must not have the effect {effect}")

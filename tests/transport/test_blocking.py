@@ -127,9 +127,11 @@ def test_a_paused_stream_leaves_incoming_bytes_in_the_kernel(pair: Any, poll: Ha
     theirs.sendall(b"x")
     poll.turn(0)
     assert owner.data == b""
+    assert stream.has_unread
     stream.resume_reading()
     poll.turn()
     assert owner.data == b"x"
+    assert not stream.has_unread
 
 
 # --- attempts -------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ class StreamBelow:
     """The stream below TLS. `output` is what the peer has yet to read."""
 
     peer_name = "below"
+    has_unread = True
     peer_credential: Credential | None = None
 
     def __init__(self) -> None:
@@ -153,6 +154,7 @@ def test_back_pressure_and_pauses_are_passed_through(scene: Scene) -> None:
     assert scene.owner.events == ["blocked", "writable"]
     assert scene.below.calls == ["start", "pause", "resume"]
     assert scene.stream.peer_name == "below"
+    assert scene.stream.has_unread
 
 
 @pytest.mark.parametrize("reason", ["", "the connection was lost: reset"])

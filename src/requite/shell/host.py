@@ -37,7 +37,9 @@ from requite.engine import (
     PeerJoined,
     PeerLost,
     PeerWritable,
+    ReadInTurn,
     Received,
+    Refused,
     ResumeReading,
     RightsChanged,
     Send,
@@ -50,6 +52,7 @@ from requite.engine import (
 from requite.errors import LocalViolation, RemoteViolation
 from requite.framing.base import Chunk, CredentialsRefused, Framing, Message
 from requite.shell.admission import AdmissionControl, verify_now
+from requite.shell.fair_queue import FairQueue
 from requite.shell.feeder import Feeder
 from requite.shell.limiter import Limiter
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
@@ -156,6 +159,9 @@ class Host:
         self._limiter = Limiter(self.limits, self._drop, self._resume)
         self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
+        self._fair_queue = FairQueue(self.limits.burst, clock, self._feed, self._resume)
+        self._in_turn = self._fair_queue.places  # empty, but for a broker
+        self._line = self._fair_queue.line
         self._pushing_back = 0  # how many links push back
         self._deliver_pairs = uses.get("deliver_all", self._one_by_one)
         fail = uses.get("fail", _unexpected)
@@ -167,6 +173,8 @@ class Host:
             Connect: lambda _effect: connect(),
             Disconnect: self._disconnect,
             StopReading: lambda effect: effect.peer.pause(Pause.ENGINE),
+            ReadInTurn: lambda effect: self._fair_queue.add(effect.peer),
+            Refused: lambda effect: self._fair_queue.refused(effect.peer, effect.count),
             ResumeReading: lambda effect: self._resume(effect.peer, Pause.ENGINE),
             CancelHandler: lambda effect: abandon(effect.token, effect.reason),
             Note: uses.get("note", _ignore),
@@ -273,7 +281,7 @@ class Host:
             self._expel(link, "protocol violation", str(violation))
         else:
             if link.joined or not framing.ready or self._admission.admit(link, messages):
-                self._take_in(link, messages)
+                self._take_in(link, messages, len(chunk))
             if not link.joined and framing.login is not None and not link.ended:
                 self._admission.log_in(link)
                 self._arm(self.next_at())
@@ -288,7 +296,7 @@ class Host:
             self.received(link, chunk)
         self._settle()
 
-    def _take_in(self, link: Link, messages: list[Message]) -> None:
+    def _take_in(self, link: Link, messages: list[Message], size: int = 0) -> None:
         """Handle what the framing has made of bytes: its answer, messages, the end."""
         framing = link.framing
         if answer := framing.output():
@@ -302,7 +310,10 @@ class Host:
         if messages or (link.joined and framing.mid_message):
             if link.mute and messages:
                 self._pending_links.first_message(link)
-            self._feed(Received(link, messages))
+            if self._in_turn:
+                self._fair_queue.received(link, messages, size)
+            else:
+                self._feed(Received(link, messages))
         if framing.farewell and not link.ended:
             self._hang_up(link)
             self._tell_end(link, framing.farewell)
@@ -358,14 +369,21 @@ class Host:
 
         Raises `LocalViolation` at the end if the engine refused a deferred input.
         """
+        has_waited = bool(self._line)
         try:
             # User callbacks may submit more, for which no other flush is requested.
             while self._feeder.later or self._dirty:
                 if self._feeder.later:
                     self._feed_later()
                 self._write_out()
+            if self._in_turn or self._line:
+                self._fair_queue.go_on()
+                if has_waited and self._dirty:
+                    self._write_out()
         finally:  # an exception of a signal handler must not stop output forever
             self._flush_wanted = self._delivered = False
+        if has_waited:
+            self._settle()
         if (refused := self._feeder.take_refusal()) is not None:
             raise refused
 
@@ -500,7 +518,7 @@ class Host:
         if self._feeder.feeding:
             return
         answers = self._delivered and self.links
-        if (self._dirty or answers) and not self._flush_wanted:
+        if (self._dirty or answers or self._line) and not self._flush_wanted:
             self._flush_wanted = True
             self._want_flush()
         at = self.engine.deadline()
@@ -611,6 +629,7 @@ class Host:
         self._pending_links.forget(link)
         self._admission.forget(link)
         self._limiter.forget(link)
+        self._fair_queue.forget(link)
         if link.pushed_back:
             self._release(link)
 

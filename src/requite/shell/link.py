@@ -26,7 +26,8 @@ class LinkLimits(Value):
     same for all accepted peers together; beyond it the peer with the most is dropped.
     `partial_size_max`: bytes of incomplete messages of all accepted peers together; beyond it the
     peer with the largest one is dropped. `partial_timeout_s`: seconds in which at least one more
-    byte of an accepted peer's incomplete message must arrive.
+    byte of an accepted peer's incomplete message must arrive. `burst`: how many messages of peers
+    that start work are handled beyond those that finish it; more wait (`fair_queue.py`).
     """
 
     handshake_timeout_s: float = 30.0
@@ -35,6 +36,7 @@ class LinkLimits(Value):
     output_total_max: int = 1 << 30
     partial_size_max: int = 1 << 30
     partial_timeout_s: float = 30.0
+    burst: int = 512
 
     def for_messages(self, size_max: int) -> Self:
         """Return these limits with room for at least one message of `size_max` bytes."""
@@ -49,6 +51,7 @@ class Pause(IntFlag):
     LOGIN = 4  # its password is being checked, or waits because others have failed
     APPROVAL = 8  # the user's hook has not admitted it yet
     RATE = 16  # its owner sends more bytes per second than its quota allows
+    TURN = 32  # messages of it wait for their turn
 
 
 def discard(_message: Sequence[bytes], _out: list[Chunk], /) -> int:

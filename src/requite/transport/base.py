@@ -48,6 +48,10 @@ class Stream(Protocol):
         """What the transport knows about the peer: its verified certificate, or its user id at a
         Unix socket. None if nothing, and before a TLS handshake is complete."""
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes have arrived that were not read; True if that is unknown."""
+
     def start(self, owner: Owner, link: object) -> None:
         """Start reading and report to `owner`. Called once."""
 

@@ -60,6 +60,11 @@ class InprocStream:
         self._owner = owner
         self._link = link
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes have arrived that were not read; True if that is unknown."""
+        return bool(self._inbox)
+
     def write(self, data: bytes) -> None:
         """Put `data` into the other end's inbox."""
         other = self._other

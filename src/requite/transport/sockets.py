@@ -60,6 +60,13 @@ def has_hung_up(fd: int) -> bool:
     return bool(poll.poll(0))
 
 
+def has_unread(fd: int) -> bool:
+    """Whether a read would return something at once: bytes, or the end. Reads nothing."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def local_credential(sock: HasOptions) -> Credential | None:
     """Return the user id of the peer of a Unix socket, when it connected; None for other sockets,
     and on systems other than Linux."""

@@ -21,6 +21,7 @@ from requite.transport.sockets import (
     WRITE_HIGH,
     WRITE_LOW,
     has_hung_up,
+    has_unread,
     local_credential,
     name_of,
 )
@@ -144,6 +145,13 @@ class SocketStream(asyncio.BufferedProtocol):
         """The user id of the peer of a Unix socket."""
         sock = self._transport.get_extra_info("socket")
         return None if sock is None else local_credential(sock)
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes have arrived that were not read; True if that is unknown."""
+        if self.is_over or self._transport.is_closing():
+            return True
+        return has_unread(self._transport.get_extra_info("socket").fileno())
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return what asyncio knows about the connection, such as its `socket`."""

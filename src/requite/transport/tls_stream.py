@@ -91,6 +91,11 @@ class TlsStream:
         if self._shaken is None:
             self._begin()
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes have arrived that were not read; True if that is unknown."""
+        return self._below.has_unread
+
     def write(self, data: bytes) -> None:
         """Encrypt and send, or buffer until the handshake is complete."""
         if self._closing or self._over or not data:

@@ -230,7 +230,7 @@ class MajordomoBroker:
         elif party.__class__ is Worker:
             self._workforce.take(party, messages, now)
         elif party.__class__ is Client:
-            self._clients.take(party, messages, now)
+            self._clients.take(party, messages, now, event.behind_s)
         # else: departed, or just dropped with bytes still in flight: ignored
 
     def _introduce(

@@ -7,19 +7,20 @@ docs/protocols/mdp-0.3.md (rule ids in brackets).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from math import inf
 from typing import Final
 
 from requite import engine
 from requite.chronicle import NO_CALL
-from requite.engine import Carried, Effect, Peer, Send, Warn
+from requite.engine import Carried, Effect, Peer, ReadInTurn, Refused, Send, Warn
 from requite.errors import RemoteViolation
 from requite.principal import INSIDE
 from requite.protocols.majordomo.authorizer import Authorizer
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
+from requite.protocols.majordomo.lateness import BEHIND_S_MIN, is_refused
 from requite.protocols.majordomo.management import DESCRIBE, FORBIDDEN, Management, describing
 from requite.protocols.majordomo.operations import Operations
 from requite.protocols.majordomo.parties import Client, Load, Newcomer, Party, PendingRequest
@@ -91,19 +92,24 @@ class Clients:
         self._pushback.watch(client)
         self._parties[peer] = client
         self.take(client, messages, now)
+        self._out.append(ReadInTurn(peer))
 
-    def take(self, client: Client, messages: Sequence[Carried], now: float) -> None:
-        """Handle messages of a client."""
+    def take(
+        self, client: Client, messages: Sequence[Carried], now: float, behind_s: float = 0.0
+    ) -> None:
+        """Handle messages of a client, which has been behind for `behind_s`."""
         if not messages:
             self._reassure(client, now)
         if client.backlog:
             client.backlog = (*client.backlog, *messages)
             return
         decode = client.dialect.decode_from_client
-        rest = iter(messages)
+        rest = handled = iter(messages)
+        if behind_s >= BEHIND_S_MIN and client.dialect.has_ids and self.refusal is None:
+            handled = self._refuse_late(client, rest, now, behind_s)
         idle = 0  # messages that have no effect, but cost as much as a request
         try:
-            for message in rest:
+            for message in handled:
                 command = decode(message)
                 if command.__class__ is ClientRequest:
                     self._request(client, command, now)
@@ -120,6 +126,39 @@ class Clients:
         except RemoteViolation as error:
             self.expel(client.peer, client.address, str(error))
             self._dispatcher.forget(client, now)
+
+    def _refuse_late(
+        self, client: Client, messages: Iterator[Carried], now: float, behind_s: float
+    ) -> Iterator[Carried]:
+        """Refuse requests that may be late ([client-behind]); yield the other messages, in order.
+
+        Under overload most requests end here, so that each costs a fraction of one that is served.
+        """
+        decode, pending = client.dialect.decode_from_client, client.pending
+        late: list[ClientRequest] = []
+        for message in messages:
+            try:
+                command = decode(message)
+            except RemoteViolation:
+                self._refuse_all(client, late, now)
+                raise
+            if (
+                isinstance(command, ClientRequest)
+                and command.timeout_ms
+                and is_refused(command.timeout_ms / 1000, behind_s)
+                and command.request_id not in pending
+            ):
+                late.append(command)
+                continue
+            self._refuse_all(client, late, now)
+            late = []
+            yield message
+        self._refuse_all(client, late, now)
+
+    def _refuse_all(self, client: Client, late: Sequence[ClientRequest], now: float) -> None:
+        if late:
+            self._dispatcher.refuse_late(client, late, now)
+            self._out.append(Refused(client.peer, len(late)))
 
     def expel(self, peer: Peer, address: bytes, reason: str) -> None:
         """Drop a peer that broke the protocol, without effect on others (I13)."""

@@ -11,12 +11,13 @@ in brackets are those of docs/protocols/mdp-0.3.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from requite.chronicle import Kind
 from requite.core.timers import Timers
-from requite.engine import Effect, Send, Warn
+from requite.engine import Effect, Send, SendAll, Warn
 from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.lateness import MARGIN_S_MAX, is_late, learn_time
 from requite.protocols.majordomo.parties import (
@@ -39,6 +40,11 @@ from requite.protocols.majordomo.wire import (
     timeout_ms,
 )
 from requite.request import Status
+
+_BEHIND: Final = (
+    "the broker is overloaded: for half of the request's timeout it could not handle all that the"
+    " client sent"
+)
 
 
 class Dispatcher:
@@ -104,6 +110,16 @@ class Dispatcher:
         if self._makes_notes:
             facts = {"service": service, "client": client.address, "request_id": request_id}
             self._observer.remark("refused", facts | {"status": status.name}, self._out)
+
+    def refuse_late(self, client: Client, requests: Sequence[ClientRequest], now: float) -> None:
+        """Refuse requests of a client that is behind ([client-behind])."""
+        if self._keeps_journal or self._makes_notes:
+            for request in requests:
+                self.refuse(client, request, Status.OVERLOADED, _BEHIND, now)
+            return
+        final, body = client.dialect.client_final, [_BEHIND.encode()]
+        replies = [final(b"", body, each.request_id, Status.OVERLOADED, 0) for each in requests]
+        self._out.append(SendAll(client.peer, replies))
 
     def _enqueue(self, pending: PendingRequest, now: float) -> None:
         service = pending.service

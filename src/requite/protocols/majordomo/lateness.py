@@ -3,6 +3,9 @@
 Beyond the capacity of the workers, a queue that is first in, first out hands out only requests that
 are about to expire, so workers work for replies that come too late. The broker measures how long a
 request is at a worker, and puts a request off once less time is left to it.
+
+Beyond the capacity of the broker itself, requests also wait before they are read, and nobody knows
+for how long. Those of a client that has long been behind are refused.
 """
 
 from __future__ import annotations
@@ -15,6 +18,10 @@ from requite.protocols.majordomo.parties import PendingRequest
 # reserve for it. Delays of a busy machine are tens of milliseconds.
 MARGIN_S_MAX: Final = 0.1
 _MARGIN_SHARE: Final = 1 / 8
+# How long a client has been behind whose requests are refused, and its share of the timeout. The
+# rest is for what nobody knows of: the time in the buffers of the client's own system.
+BEHIND_S_MIN: Final = 0.1
+_BEHIND_SHARE: Final = 1 / 2
 _RECENT: Final = 1 / 8  # the weight of the newest time at a worker
 
 
@@ -28,6 +35,12 @@ def is_late(pending: PendingRequest, now: float) -> bool:
         return False
     margin_s = min(MARGIN_S_MAX, _MARGIN_SHARE * (pending.deadline - pending.accepted_at))
     return pending.deadline - now < service.takes_s + margin_s
+
+
+def is_refused(timeout_s: float, behind_s: float) -> bool:
+    """Return whether to refuse a request of a client that has been behind for `behind_s`
+    ([client-behind])."""
+    return behind_s >= BEHIND_S_MIN and behind_s >= timeout_s * _BEHIND_SHARE
 
 
 def learn_time(pending: PendingRequest, now: float) -> None:

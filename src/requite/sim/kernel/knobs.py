@@ -171,6 +171,7 @@ class EngineKnobs(CallKnobs):
 
     output_size_max: int
     partial_size_max: int = LinkLimits().partial_size_max
+    burst: int = LinkLimits().burst
 
     @property
     def limits(self) -> LinkLimits:
@@ -180,6 +181,7 @@ class EngineKnobs(CallKnobs):
             linger_s=1.0,
             output_size_max=self.output_size_max,
             partial_size_max=self.partial_size_max,
+            burst=self.burst,
         )
 
 

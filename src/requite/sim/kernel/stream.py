@@ -92,6 +92,11 @@ class SimStream:
         return self.other.process.credential
 
     @property
+    def has_unread(self) -> bool:
+        """Whether bytes have arrived that were not read; True if that is unknown."""
+        return bool(self._inbox)
+
+    @property
     def node(self) -> str:
         """The machine of the process."""
         return self.process.name

@@ -166,6 +166,7 @@ _KNOBS: Final[Choices] = {
     "drain_timeout_s": one_of(0.2, 5.0),
     "handover": chance(0.7),
     "output_size_max": one_of(100_000, 1 << 20, 64 << 20),
+    "burst": one_of(1, 8, 512),
     "outage_max": one_of(2.0, 10.0, 30.0),
 }
 _LIMITS: Final[Choices] = {

@@ -8,7 +8,7 @@ from collections import deque
 from requite.principal import Credential
 from requite.transport.base import Owner
 from requite.transport.blocking.poll import READ, WRITE, Poll
-from requite.transport.sockets import READ_SIZE, WRITE_HIGH, WRITE_LOW, why
+from requite.transport.sockets import READ_SIZE, WRITE_HIGH, WRITE_LOW, has_unread, why
 
 
 class BlockingStream:
@@ -88,6 +88,11 @@ class BlockingStream:
         """Close only the file descriptor; see `Pollable`."""
         self._broken = True
         self._sock.close()
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether bytes have arrived that were not read; True if that is unknown."""
+        return self._broken or has_unread(self._sock.fileno())
 
     def pause_reading(self) -> None:
         """Stop reading."""

@@ -23,6 +23,7 @@ _HOST_TABLES: Final = (
     "_closing",
     "_admission",
     "_limiter",
+    "_fair_queue",
 )
 
 Sizes = Callable[[object], Mapping[str, int]]

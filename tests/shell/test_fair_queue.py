@@ -1,0 +1,307 @@
+"""Peers that are read in turn: what starts work waits for what finishes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.shell.fakes import FakeStream, HostBench
+
+from requite.engine import Effect, PeerJoined, PeerLost, ReadInTurn, Received, Refused, Send
+from requite.shell.host import Link, LinkLimits
+from requite.transport.sockets import READ_SIZE
+
+_HALF = b"x" * (READ_SIZE // 2 - 1) + b"\n"
+_FULL = b"x" * (READ_SIZE - 1) + b"\n"  # there may be more to read
+
+
+class Bench(HostBench):
+    """A host whose links are read in turn, but those whose name begins with `w`."""
+
+    def __init__(self, burst: int = 1) -> None:
+        super().__init__(LinkLimits(burst=burst))
+        self.engine.script = self._script
+        self.refuses_waited = False
+
+    def _script(self, event: Any) -> Iterable[Effect]:
+        if isinstance(event, PeerJoined) and not event.identity.startswith(b"w"):
+            yield ReadInTurn(event.peer)
+        if isinstance(event, Received) and event.behind_s and self.refuses_waited:
+            yield Refused(event.peer, len(event.messages))
+
+    def join(self, name: str) -> tuple[Link, FakeStream]:
+        link, stream = self.open(name)
+        self.engine.inputs.clear()
+        return link, stream
+
+    def batches(self) -> list[Received]:
+        """Return the batches since the last call, without empty ones."""
+        batches = [e for e in self.engine.inputs if isinstance(e, Received) and e.messages]
+        self.engine.inputs.clear()
+        return batches
+
+    def send(self, link: Link, count: int, text: bytes = b"go") -> None:
+        self.host.received(link, (text + b"\n") * count)
+
+    def turn(self, seconds: float = 0.0) -> None:
+        """Pass to the next turn of the loop."""
+        self.now += seconds
+        assert self.flushes_wanted, "the host does not want a flush"
+        self.flushes_wanted = 0
+        self.host.flush()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_peer_passes_within_the_burst() -> None:
+    bench = Bench(burst=2)
+    link, stream = bench.join("client")
+    bench.send(link, 1)
+    bench.send(link, 1)
+    assert bench.batches() == [Received(link, [[b"go"]])] * 2
+    assert "pause" not in stream.calls
+
+
+def test_beyond_the_burst_messages_wait_and_the_peer_is_not_read_from(bench: Bench) -> None:
+    link, stream = bench.join("client")
+    bench.send(link, 40)
+    bench.send(link, 1)
+    assert len(bench.batches()) == 1
+    assert stream.calls[-1] == "pause"
+    for _ in range(2):  # 16 per turn
+        bench.turn()
+        assert bench.batches() == []
+    bench.turn(0.25)
+    assert bench.batches() == [Received(link, [[b"go"]], 0.25)]
+    assert stream.calls[-1] == "resume"
+
+
+def test_as_much_is_started_as_others_finish(bench: Bench) -> None:
+    client, _ = bench.join("client")
+    worker, _ = bench.join("worker")
+    bench.send(client, 40)
+    bench.send(client, 1)
+    bench.send(worker, 40, b"done")
+    assert [batch.peer for batch in bench.batches()] == [client, worker]
+    bench.turn()
+    assert [batch.peer for batch in bench.batches()] == [client]
+
+
+def test_peers_take_turns_with_a_large_quantum(bench: Bench) -> None:
+    first, _ = bench.join("first")
+    second, _ = bench.join("second")
+    worker, _ = bench.join("worker")
+    bench.send(first, 200)
+    served = []
+    bench.send(first, 200)
+    bench.send(second, 200)
+    for _ in range(150):
+        bench.send(worker, 200, b"done")
+        bench.turn()
+        for batch in bench.batches():
+            if batch.peer is not worker:
+                served.append(batch.peer)
+                bench.send(batch.peer, 200)  # type: ignore[arg-type]
+    changes = sum(a is not b for a, b in pairwise(served))
+    assert len(served) >= 145
+    assert 2 <= changes <= 4
+    assert 0.3 < served.count(first) / len(served) < 0.7
+
+
+def test_a_peer_that_sends_little_goes_first(bench: Bench) -> None:
+    worker, _ = bench.join("worker")
+    greedy = [bench.join(f"greedy{n}")[0] for n in range(3)]
+    modest, _ = bench.join("modest")
+    bench.send(greedy[0], 200)
+    for link in [*greedy, modest]:
+        bench.send(link, 1 if link is modest else 200)
+    bench.send(worker, 200, b"done")
+    bench.batches()
+    bench.turn()
+    assert bench.batches()[0].peer is modest
+
+
+def test_a_peer_that_sends_much_does_not_stay_first_with_small_reads(bench: Bench) -> None:
+    worker, _ = bench.join("worker")
+    greedy, _ = bench.join("greedy")
+    other, _ = bench.join("other")
+    bench.send(other, 200)
+    bench.send(other, 200)
+    served = set()
+    for _ in range(20):
+        bench.send(greedy, 16)
+        bench.send(worker, 16, b"done")
+        bench.turn()
+        served |= {batch.peer for batch in bench.batches()}
+    assert other in served
+
+
+def test_what_a_full_read_leaves_has_waited_as_well(bench: Bench) -> None:
+    link, stream = bench.join("client")
+    stream.has_unread = True
+    bench.send(link, 1)
+    bench.host.received(link, _FULL)
+    bench.turn(0.1)
+    assert [batch.behind_s for batch in bench.batches()][1:] == [pytest.approx(0.1)]
+    bench.now += 0.1
+    bench.host.received(link, _FULL)  # came since the read before, or while it waited
+    bench.turn(0.1)
+    assert [batch.behind_s for batch in bench.batches()] == [pytest.approx(0.3)]
+    bench.now += 0.1
+    for _ in range(2):
+        bench.host.received(link, b"last\n")
+        bench.turn()
+    assert [batch.behind_s for batch in bench.batches()] == [pytest.approx(0.4), 0.0]
+
+
+@pytest.mark.parametrize("size", [1, READ_SIZE])
+def test_a_peer_from_which_everything_was_read_has_not_waited(bench: Bench, size: int) -> None:
+    link, stream = bench.join("client")
+    stream.has_unread = True
+    bench.send(link, 1)
+    bench.send(link, 1)
+    bench.turn(0.1)
+    stream.has_unread = False
+    bench.host.received(link, b"x" * (size - 1) + b"\n")
+    bench.turn()
+    bench.batches()
+    bench.now += 5.0
+    bench.send(link, 1)
+    bench.turn(0.25)
+    assert [batch.behind_s for batch in bench.batches()] == [0.25]
+
+
+@pytest.mark.parametrize("read", [b"last\n", _FULL])
+def test_a_read_may_return_all_that_has_arrived(bench: Bench, read: bytes) -> None:
+    link, stream = bench.join("client")
+    bench.send(link, 1)
+    bench.send(link, 1)
+    stream.has_unread = True
+    bench.turn()
+    bench.host.flush()
+    stream.has_unread = False
+    bench.host.received(link, read)
+    bench.batches()
+    bench.now += 5.0
+    bench.send(link, 1)
+    bench.turn(0.25)
+    assert [batch.behind_s for batch in bench.batches()] == [0.25]
+
+
+@pytest.mark.parametrize(("refuses", "turns"), [(False, 63), (True, 4)])
+def test_messages_that_are_refused_count_less(bench: Bench, refuses: bool, turns: int) -> None:
+    bench.refuses_waited = refuses
+    link, _ = bench.join("client")
+    bench.send(link, 1)
+    bench.send(link, 1000)
+    bench.turn(0.01)
+    bench.send(link, 1)
+    bench.batches()
+    passed = 0
+    while not bench.batches():
+        bench.turn()
+        passed += 1
+    assert passed == turns
+
+
+def test_a_peer_that_waits_is_reported_alive(bench: Bench) -> None:
+    link, _ = bench.join("client")
+    bench.send(link, 1000)
+    bench.send(link, 1)
+    bench.engine.inputs.clear()
+    bench.turn()
+    bench.turn(0.1)
+    assert bench.engine.inputs == [Received(link, ())]
+    bench.turn(0.5)
+    assert bench.engine.inputs == [Received(link, ())] * 2
+
+
+def test_the_messages_of_a_peer_that_leaves_are_dropped(bench: Bench) -> None:
+    link, _ = bench.join("client")
+    bench.send(link, 20)
+    bench.send(link, 1)
+    bench.host.closed(link, "")
+    bench.engine.inputs.remove(PeerLost(link, "the peer closed the connection"))
+    bench.turn()
+    bench.turn()
+    assert len(bench.batches()) == 1
+    assert not bench.flushes_wanted
+
+
+def test_output_of_messages_that_waited_is_sent_in_the_same_turn(bench: Bench) -> None:
+    link, stream = bench.join("client")
+    bench.send(link, 1)
+    bench.send(link, 1)
+    bench.engine.script = lambda event: [Send(event.peer, [b"answer"])]
+    bench.turn()
+    assert stream.written.endswith(b"answer\n")
+
+
+class Peer:
+    """A client, and what it has sent: `read` reads two messages at a time, a full read.
+
+    `idle_at` is the last instant at which all that it had sent was handled.
+    """
+
+    def __init__(self, bench: Bench, name: str) -> None:
+        self.link, self.stream = bench.join(name)
+        self.sent = self.handled = self.unread = 0
+        self.idle_at = bench.now
+        self._bench = bench
+
+    def send(self, count: int) -> None:
+        self.sent += count
+        self.unread += count
+        self.stream.has_unread = True
+
+    def read(self) -> None:
+        if self.unread and not self.link.paused:
+            count = min(2, self.unread)
+            self.unread -= count
+            self.stream.has_unread = self.unread > 0
+            self._bench.host.received(self.link, _HALF * count)
+
+    def look(self) -> None:
+        if self.handled == self.sent:
+            self.idle_at = self._bench.now
+
+
+_STEP = st.tuples(
+    st.sampled_from(["send", "read", "come", "turn"]), st.integers(0, 1), st.integers(1, 4)
+)
+
+
+@given(st.lists(_STEP, max_size=60))
+@example([("come", 0, 2), ("come", 0, 1), ("turn", 0, 1), ("come", 0, 1), ("turn", 0, 1)])
+def test_no_message_counts_as_older_than_its_peer_has_been_behind(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    bench = Bench()
+    peers = {peer.link: peer for peer in (Peer(bench, f"c{n}") for n in range(2))}
+
+    def check(event: Any) -> Iterable[Effect]:
+        if isinstance(event, Received) and event.messages:
+            peer = peers[event.peer]  # type: ignore[index]
+            peer.handled += len(event.messages)
+            assert event.behind_s <= bench.now - peer.idle_at + 1e-9
+        return ()
+
+    bench.engine.script = check
+    each = [*peers.values()]
+    for what, who, size in steps:
+        bench.now += size / 8
+        if what in ("send", "come"):
+            each[who].send(size)
+        if what in ("read", "come"):
+            each[who].read()
+        if what == "turn":
+            bench.host.flush()
+        for peer in each:
+            peer.look()

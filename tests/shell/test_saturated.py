@@ -1,0 +1,72 @@
+"""A broker that is offered more than its processor can do: goodput, latency, fairness."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.shell.saturated import CAPACITY_PER_S, Client, World
+
+_SECONDS = 4.0
+
+
+def _run(world: World) -> Counter[str]:
+    """Let the load settle, and count how later requests end, relative to the capacity."""
+    world.run(2.0)
+    world.count(_SECONDS)
+    ends = Counter[str]()
+    for client in world.clients:
+        ends += client.ends
+    return ends
+
+
+def _p99_s(clients: list[Client]) -> float:
+    latencies = sorted(latency for client in clients for latency in client.latencies)
+    return latencies[len(latencies) * 99 // 100]
+
+
+# One client alone is read without a pause, so most of its requests have to be refused.
+@pytest.mark.parametrize(
+    ("clients", "load", "least"),
+    [
+        (1, 2, 0.85),
+        (1, 5, 0.6),
+        (2, 5, 0.7),
+        (4, 5, 0.9),
+        (16, 2, 0.9),
+        (16, 5, 0.9),
+        (64, 5, 0.9),
+    ],
+)
+def test_a_saturated_broker_answers_nearly_as_much_as_it_can(
+    clients: int, load: float, least: float
+) -> None:
+    world = World()
+    for _ in range(clients):
+        world.client(load / clients)
+    ends = _run(world)
+    assert ends["OK"] >= least * CAPACITY_PER_S * _SECONDS
+    assert ends["late"] + ends["EXPIRED"] < 0.01 * ends["OK"]
+    assert _p99_s(world.clients) < 0.9
+
+
+def test_a_client_that_sends_little_is_served_although_others_flood_the_broker() -> None:
+    world = World()
+    for _ in range(4):
+        world.client(1.0)
+    modest = [world.client(0.005) for _ in range(4)]
+    _run(world)
+    for client in modest:
+        ends = client.ends
+        assert ends["OK"] >= 0.95 * sum(ends.values()) > 0
+        assert not ends["OVERLOADED"]
+    assert _p99_s(modest) < 0.3
+
+
+def test_below_its_capacity_a_broker_refuses_nothing() -> None:
+    world = World()
+    for _ in range(16):
+        world.client(0.5 / 16)
+    ends = _run(world)
+    assert set(ends) == {"OK"}
+    assert _p99_s(world.clients) < 0.01
