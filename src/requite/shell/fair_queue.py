@@ -27,7 +27,7 @@ from typing import Final
 
 from requite.engine import Received
 from requite.framing.base import Message
-from requite.shell.link import Link, Pause
+from requite.shell.link import Link, Pause, Share
 from requite.transport.sockets import READ_SIZE
 
 _STARTED_MIN: Final = 16  # per turn of the loop, also if nothing is finished
@@ -41,53 +41,28 @@ _FIRST: Final = -1  # the round of peers that send little
 _REASSURE_EVERY_S: Final = 0.5
 
 
-class Place:
-    """A peer that is read in turn. `messages` are those of its last read, while they wait.
-
-    They arrived at `arrived_after` or later, and unread ones at `unread_since` or later (0: all was
-    read, and more is read as soon as it arrives). `used` counts messages, in rounds of a quantum;
-    `turn` is the round and a number. `recent` counts those that had to wait since `recent_since`.
-    """
-
-    __slots__ = (
-        "arrived_after",
-        "messages",
-        "recent",
-        "recent_since",
-        "turn",
-        "unread_since",
-        "used",
-    )
-
-    def __init__(self) -> None:
-        self.messages: Sequence[Message] = ()
-        self.arrived_after = 0.0
-        self.unread_since = 0.0
-        self.used = 0
-        self.recent = 0
-        self.recent_since = 0.0
-        self.turn = (_FIRST, 0)
-
-
 class FairQueue:
     """The peers of a host that are read in turn. `burst`: how many messages may start work beyond
     those that finish it. `feed` gives the engine an input, `resume` reads from a link again.
 
-    `places` are the peers, and `line`, a heap, those whose messages wait.
+    `line`, a heap, has the peers whose messages wait. The host counts in `turn` the turns of its
+    loop, and in `finished` the messages of other peers.
     """
 
     __slots__ = (
         "_burst",
         "_clock",
         "_feed",
-        "_finished",
+        "_half",
         "_numbers",
         "_reassure_at",
+        "_refilled",
         "_resume",
         "_room",
         "_round",
+        "finished",
         "line",
-        "places",
+        "turn",
     )
 
     def __init__(
@@ -98,107 +73,105 @@ class FairQueue:
         resume: Callable[[Link, Pause], None],
     ) -> None:
         self._burst = burst
+        self._half = burst // 2
         self._clock = clock
         self._feed = feed
         self._resume = resume
-        self.places: dict[Link, Place] = {}
+        self.turn = 0
+        self.finished = 0
         self.line: list[tuple[tuple[int, int], Link]] = []
         self._numbers = count()
         self._room = burst  # messages that may start work now
+        self._refilled = 0  # the turn in which room was last made
         self._round = 0
-        self._finished = 0  # messages of other peers in this turn of the loop
         self._reassure_at = 0.0
 
     def __len__(self) -> int:
-        return len(self.places) + len(self.line)
+        return len(self.line)
 
     def add(self, link: Link) -> None:
         """Read from a link in turn from now on."""
         if not link.ended:
-            self.places[link] = Place()
+            link.share = Share()
 
-    def forget(self, link: Link) -> None:
-        """Remove a link that has ended, and the messages that wait."""
-        self.places.pop(link, None)
-
-    def received(self, link: Link, messages: Sequence[Message], size: int) -> None:
+    def received(self, link: Link, share: Share, messages: Sequence[Message], size: int) -> None:
         """Handle the messages of a read of `size` bytes now or later."""
-        place = self.places.get(link)
-        if place is None:
-            self._finished += len(messages)
-            self._feed(Received(link, messages))
-            return
-        if place.messages:  # the stream had read them before it was paused
-            place.messages = [*place.messages, *messages]
+        if self._room <= self._half and self._refilled != self.turn:
+            self._make_room()
+        if share.messages:  # the stream had read them before it was paused
+            share.messages = [*share.messages, *messages]
         elif messages and (self._room <= 0 or self.line):
-            self._hold(link, place, messages, size)
+            self._hold(link, share, messages, size)
+        elif share.unread_since:
+            behind_s = self._clock() - share.unread_since
+            if size < READ_SIZE or not link.stream.has_unread:
+                share.unread_since = 0.0
+            self._room -= len(messages)
+            self._feed(Received(link, messages, behind_s))
         else:
             self._room -= len(messages)
-            behind_s = 0.0
-            if place.unread_since:
-                behind_s = self._clock() - place.unread_since
-                if size < READ_SIZE or not link.stream.has_unread:
-                    place.unread_since = 0.0
-            self._feed(Received(link, messages, behind_s))
+            self._feed(Received(link, messages))
 
     def refused(self, link: Link, refused: int) -> None:
         """Count messages of a link that have started no work by what they cost."""
         free = refused - refused // _REFUSED_PER_STARTED
         self._room += free
-        if (place := self.places.get(link)) is not None:
-            place.used -= free
+        if (share := link.share) is not None:
+            share.used -= free
 
     def go_on(self) -> None:
         """Begin a turn of the loop: handle messages that wait, as far as there is room."""
-        finished, self._finished = self._finished, 0
-        # `min` and `max` would take 0.2 us of each turn.
-        room = self._room + (finished if finished > _STARTED_MIN else _STARTED_MIN)
-        self._room = room if room < self._burst else self._burst
-        if not self.line:
-            return
+        self._make_room()
         now = self._clock()
         served = 0
         while self.line and self._room > 0 and served < _WAITED_MAX:
             turn, link = self.line[0]
-            place = self.places.get(link)
-            if place is not None and turn[0] != _FIRST:
-                if self._room <= self._burst // 2 and now - place.arrived_after > _LATE_S:
+            share = link.share
+            if share is not None and turn[0] != _FIRST:
+                if self._room <= self._half and now - share.arrived_after > _LATE_S:
                     break
                 self._round = turn[0]
             heappop(self.line)
-            if place is not None:
-                served += len(place.messages)
-                self._serve(link, place)
+            if share is not None:
+                served += len(share.messages)
+                self._serve(link, share)
         if now >= self._reassure_at:
             self._reassure_at = now + _REASSURE_EVERY_S
             for _, link in [*self.line]:
                 if not link.ended:
                     self._feed(Received(link, ()))
 
-    def _hold(self, link: Link, place: Place, messages: Sequence[Message], size: int) -> None:
+    def _make_room(self) -> None:
+        """Count what was finished, and the turns that have passed, since the last time."""
+        room = max(self.finished, _STARTED_MIN * (self.turn - self._refilled))
+        self._room = min(self._burst, self._room + room)
+        self._refilled = self.turn
+        self.finished = 0
+
+    def _hold(self, link: Link, share: Share, messages: Sequence[Message], size: int) -> None:
         now = self._clock()
-        place.messages = messages
-        place.arrived_after = place.unread_since or now
-        if size < READ_SIZE or not place.unread_since:
-            place.unread_since = now
-        if now - place.recent_since >= _LITTLE_S:
-            place.recent_since, place.recent = now, 0
-        place.recent += len(messages)
-        place.used = max(place.used, self._round * _QUANTUM)
-        if place.recent <= _LITTLE:
+        share.messages = messages
+        share.arrived_after = share.unread_since or now
+        if size < READ_SIZE or not share.unread_since:
+            share.unread_since = now
+        if now - share.recent_since >= _LITTLE_S:
+            share.recent_since, share.recent = now, 0
+        share.recent += len(messages)
+        share.used = max(share.used, self._round * _QUANTUM)
+        if share.recent <= _LITTLE:
             turn = _FIRST, next(self._numbers)
         else:
-            if place.used // _QUANTUM != place.turn[0]:
-                place.turn = place.used // _QUANTUM, next(self._numbers)
-            turn = place.turn
+            if share.used // _QUANTUM != share.turn[0]:
+                share.turn = share.used // _QUANTUM, next(self._numbers)
+            turn = share.turn
         heappush(self.line, (turn, link))
         link.pause(Pause.TURN)
 
-    def _serve(self, link: Link, place: Place) -> None:
-        messages, place.messages = place.messages, ()
+    def _serve(self, link: Link, share: Share) -> None:
+        messages, share.messages = share.messages, ()
         self._room -= len(messages)
-        place.used += len(messages)
+        share.used += len(messages)
         if not link.stream.has_unread:  # otherwise, the next read tells
-            place.unread_since = 0.0
-        self._feed(Received(link, messages, self._clock() - place.arrived_after))
+            share.unread_since = 0.0
+        self._feed(Received(link, messages, self._clock() - share.arrived_after))
         self._resume(link, Pause.TURN)

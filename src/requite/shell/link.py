@@ -8,7 +8,7 @@ from enum import IntFlag
 from typing import Any, Final, Self
 
 from requite.errors import RemoteViolation
-from requite.framing.base import Chunk, Framing
+from requite.framing.base import Chunk, Framing, Message
 from requite.principal import ANYONE, Credential
 from requite.transport.base import PromptStream, Stream
 from requite.value import Value
@@ -54,6 +54,35 @@ class Pause(IntFlag):
     TURN = 32  # messages of it wait for their turn
 
 
+class Share:
+    """What a peer that is read in turn has used (`fair_queue.py`). `messages` are those of its last
+    read, while they wait.
+
+    They arrived at `arrived_after` or later, and unread ones at `unread_since` or later (0: all was
+    read, and more is read as soon as it arrives). `used` counts messages, in rounds of a quantum;
+    `turn` is the round and a number. `recent` counts those that had to wait since `recent_since`.
+    """
+
+    __slots__ = (
+        "arrived_after",
+        "messages",
+        "recent",
+        "recent_since",
+        "turn",
+        "unread_since",
+        "used",
+    )
+
+    def __init__(self) -> None:
+        self.messages: Sequence[Message] = ()
+        self.arrived_after = 0.0
+        self.unread_since = 0.0
+        self.used = 0
+        self.recent = 0
+        self.recent_since = 0.0
+        self.turn = (-1, 0)
+
+
 def discard(_message: Sequence[bytes], _out: list[Chunk], /) -> int:
     """Stand in for `Framing.encode` on a link that has ended: drop the message."""
     return 0
@@ -93,6 +122,7 @@ class Link:
         "place",
         "principal",
         "pushed_back",
+        "share",
         "size",
         "stream",
     )
@@ -121,6 +151,7 @@ class Link:
         self.paused = Pause(0)  # the reasons why reading is paused
         self.partial_size = 0  # the received part of an accepted peer's incomplete message
         self.pushed_back = False  # the engine has got `PeerBlocked`
+        self.share: Share | None = None  # if it is read in turn
         self.dirty = False  # in the host's list of links to flush
         self.out: list[Chunk] = []
         self.size = 0
