@@ -119,7 +119,7 @@ async def test_a_token_shows_what_its_user_may_call(page: Page, tmp_path: Path) 
     file = users(tmp_path, f'[user.a]\ntoken = "{hash_token(TOKEN)}"\ncall = ["orders.p*"]\n')
     async with listening(Shop().service, access=file) as door:
         await page.open(door.server.url)
-        await page.until("document.querySelector('#state').textContent.includes('token')")
+        await page.until("document.querySelector('#state')?.textContent.includes('token')")
         await page.run(f"document.querySelector('#token').value = '{TOKEN}'")
         await page.run("document.querySelector('#who button').click()")
         await page.until("document.querySelector('details')")
