@@ -8,11 +8,13 @@ import math
 import re
 from collections import Counter
 from types import SimpleNamespace
+from typing import Protocol
 
 import airportsdata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.typed.shop import served
 
 from requite.cli.show.demos import DEMOS, find_demo
 from requite.cli.show.description import Fault
@@ -21,9 +23,13 @@ from requite.cli.show.options import Scale
 from requite.cli.show.replies import Replies
 from requite.cli.show.requests import RequestSource
 from requite.cli.show.schedule import inject, milestones, order
-from requite.errors import CallTimeout
-from requite.examples import airports, tree
+from requite.errors import BadRequest, CallTimeout
+from requite.examples import airports, tree, typed
 from requite.request import Reply
+from requite.speaks.registry import carries, read_endpoints
+from requite.typed import raises
+from requite.typed.codec import JSON
+from requite.typed.envelope import wrap_refusal, wrap_reply, wrap_request
 
 AIRPORTS = airportsdata.load()
 # Near the poles and the date line, on remote islands, in dense regions, and at equal places.
@@ -124,6 +130,44 @@ def test_attempts_beyond_the_first_count_as_sent_again():
     replies.add(reply(0, attempts=3))
     replies.add(CallTimeout("late", attempts=2))
     assert (replies.sent_again, replies.done) == (3, 2)
+
+
+def test_answers_in_envelopes_are_opened():
+    replies = Replies(["A", "B"], are_in_envelopes=True)
+    replies.add(Reply([wrap_reply(reply(0, *TRUTH["A"]).body)], attempts=1, elapsed=0.01))
+    replies.add(Reply([wrap_refusal(b"ValueError: no")], attempts=1, elapsed=0.01))
+    verdict = replies.judge(TRUTH, took_s=1.0, retries=0, kills=(0, 0))
+    assert numbers(verdict) == (1, 1, 1, 1)
+
+
+# --- the typed service ----------------------------------------------------------------------------
+@pytest.mark.parametrize("pattern", [name for name in DEMOS if name != "pool"])
+async def test_the_demo_asks_a_typed_service_over_each_protocol(pattern, tmp_path):
+    """What a client of the demo sends is what a bound client would send."""
+    demo = DEMOS[pattern]
+    scale = Scale(requests=3, workers=2)
+    with demo.run(demo, scale, None) as run:
+        body = run.body(1)
+        sent = JSON.encode(typed.Question(run.replies.airports[1], 5, "1"))
+        names = carries(read_endpoints(run.url, ()), None).names
+        assert body == (sent if names else wrap_request("airports.nearest", sent))
+
+
+async def test_the_typed_service_answers_as_the_one_of_bytes_does():
+    class Airports(Protocol):
+        @raises(typed.UnknownAirport)
+        async def nearest(self, question: typed.Question) -> typed.Neighbours: ...
+
+    async with served(typed.airports, airports.nearest) as client:
+        bound = client.bind(Airports, "airports")
+        answer = await bound.nearest(typed.Question("fra", 3, "x"))
+        plain = await client.call(b"FRA 3 x", service="nearest")
+        assert json.loads(JSON.encode(answer)) == json.loads(plain.body)
+        with pytest.raises(typed.UnknownAirport, match="no airport has the code 'NONE'"):
+            await bound.nearest(typed.Question("NONE"))
+        for count in (0, 101):
+            with pytest.raises(BadRequest, match="count"):
+                await bound.nearest(typed.Question("FRA", count))
 
 
 # --- requests and faults --------------------------------------------------------------------------

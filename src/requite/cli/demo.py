@@ -35,7 +35,7 @@ def demo(
     """Kill workers and the broker during 28,000 calls, and check every reply.
 
     Starts a broker and workers, and requests the nearest neighbours of each of
-    the world's 28,000 airports. Meanwhile it kills workers, freezes one until
+    the world's 28,000 airports from a typed service. Meanwhile it kills workers, freezes one until
     the broker counts it as lost, and kills and restarts the broker. Then it
     compares every reply with a direct computation. Finally Spark proves, from
     the journals of all processes alone, that each request ended exactly once,
@@ -49,8 +49,8 @@ def demo(
     audit agrees. With --json the last line is an object: requests, answered,
     correct, lost, duplicated, retries, worker_kills, broker_kills, manager_kills
     (of a pool), requests_per_s, p50_ms, p99_ms, audit (accepted, exactly_one,
-    missing, duplicate, in_flight; null without one). Needs airportsdata (extra
-    `demo`), and Spark for the audit (extras `spark` and `report`).
+    missing, duplicate, in_flight; null without one). Needs airportsdata and
+    msgspec (extra `demo`), and Spark for the audit (extras `spark` and `report`).
     """
     from requite.cli.show.report import show
 

@@ -16,7 +16,7 @@ from requite.errors import ConfigurationError
 from requite.examples.tree import build, nearest_to, point
 
 NEIGHBOURS: Final = 5
-_NEIGHBOURS_MAX: Final = 100
+NEIGHBOURS_MAX: Final = 100
 
 Rows = Mapping[str, Any]
 """Rows of `airportsdata` by ICAO code."""
@@ -56,20 +56,19 @@ class Airports:
     def answer(self, body: bytes) -> bytes:
         """Return the reply to a request. Raises `ValueError` for an invalid request."""
         name, count, reference = _parse(body)
-        code = self._find(name)
-        found = nearest_to(self.points[code], self.tree, count)
-        answer = {
-            "airport": code,
-            "reference": reference,
-            "nearest": [self._describe(*one) for one in found],
-        }
-        return json.dumps(answer).encode()
+        try:
+            code, found = self.nearest(name, count)
+        except LookupError as error:
+            raise ValueError(error.args[0]) from error
+        return json.dumps({"airport": code, "reference": reference, "nearest": found}).encode()
 
-    def _find(self, name: str) -> str:
+    def nearest(self, name: str, count: int) -> tuple[str, list[dict[str, Any]]]:
+        """Return the code of an airport and its neighbours, nearest first. Raises `LookupError`."""
         code = self._icao_by_iata.get(name.upper(), name.upper())
         if code not in self.points:
-            raise ValueError(f"no airport has the code {name!r}")
-        return code
+            raise LookupError(f"no airport has the code {name!r}")
+        found = nearest_to(self.points[code], self.tree, count)
+        return code, [self._describe(*one) for one in found]
 
     def _describe(self, metres: int, code: str) -> dict[str, Any]:
         row = self._rows[code]
@@ -81,6 +80,6 @@ def _parse(body: bytes) -> tuple[str, int, str]:
     name, _, rest = body.decode().strip().partition(" ")
     wanted, _, reference = rest.partition(" ")
     count = int(wanted) if wanted else NEIGHBOURS
-    if not 1 <= count <= _NEIGHBOURS_MAX:
-        raise ValueError(f"the number of neighbours must be 1 to {_NEIGHBOURS_MAX}, not {count}")
+    if not 1 <= count <= NEIGHBOURS_MAX:
+        raise ValueError(f"the number of neighbours must be 1 to {NEIGHBOURS_MAX}, not {count}")
     return name, count, reference

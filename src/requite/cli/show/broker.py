@@ -10,14 +10,13 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.cli.show.faults import count, since
-from requite.cli.show.run import POLL_S, Run
+from requite.cli.show.run import METHOD, POLL_S, Run
 from requite.testing.processes import ProcessFailed
 
 if TYPE_CHECKING:
     from requite.client import AsyncClient
 
 _BROKER: Final = 0
-_SERVICE: Final = b"nearest"
 _WITHIN_S: Final = 30.0
 
 
@@ -43,7 +42,7 @@ class BrokerRun(Run):
 
     async def stats(self) -> dict[str, Any]:
         """Return the broker's figures of the service."""
-        reply = await self._observer.call(_SERVICE, timeout=_WITHIN_S)
+        reply = await self._observer.call(METHOD.encode(), timeout=_WITHIN_S)
         services = json.loads(reply.body)["services"]
         return services[0] if services else {"workers": 0, "redelivered": 0}
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from requite.cli.show import broker, faults, pool, pool_faults, traffic
 from requite.cli.show.description import Demo, Fault, Role
-from requite.cli.show.run import Run
+from requite.cli.show.run import METHOD, Run
 from requite.core.liveness import HeartbeatPolicy
 from requite.request import RetryPolicy
 
@@ -22,8 +22,8 @@ _RESEND_AFTER_RESTART: Final = replace(_RETRY, attempt_timeout=20.0)
 
 _HEARTBEAT: Final = HeartbeatPolicy(interval_s=0.2, liveness=4)  # short: failures show soon
 _HEARTBEAT_OPTIONS: Final = " --heartbeat-interval=0.2 --liveness=4"
-_WORKER: Final = "worker requite.examples:nearest "
-_MAJORDOMO_CLIENT: Final = {"service": "nearest", "retry": _RETRY, "heartbeat": _HEARTBEAT}
+_WORKER: Final = "worker requite.examples.typed:airports "
+_MAJORDOMO_CLIENT: Final = {"service": METHOD, "retry": _RETRY, "heartbeat": _HEARTBEAT}
 
 _USUAL_FAULTS: Final = (
     Fault("worker_kills", (faults.kill_worker,)),

@@ -18,7 +18,7 @@ from requite.cli.show.countries import Countries
 from requite.cli.show.description import Demo
 from requite.cli.show.groups import Groups
 from requite.cli.show.options import Scale
-from requite.cli.show.run import COMMAND, Run, all_airports
+from requite.cli.show.run import COMMAND, NEIGHBOURS, Run, all_airports
 from requite.cli.show.schedule import milestones, order
 from requite.cli.show.screen import Member
 from requite.cli.show.traffic import each_request
@@ -122,6 +122,15 @@ class PoolRun(Run):
             )
         if reason := unavailable():
             raise ConfigurationError(reason)
+
+    @property
+    def is_in_the_body(self) -> bool:
+        """See `Run.is_in_the_body`; the pool's service is not typed."""
+        return False
+
+    def body(self, number: int) -> bytes:
+        """Return the body of a request to the service of bytes that the groups of the pool are."""
+        return f"{self.replies.airports[number]} {NEIGHBOURS} {number}".encode()
 
     def airports(self) -> Sequence[str]:
         """Return the airport of each request.

@@ -50,10 +50,11 @@ class Verdict:
 class Replies:
     """The replies so far. They are parsed after the run, so that clients keep the workers busy.
 
-    Request n asks for `airports[n]`.
+    Request n asks for `airports[n]`. `are_in_envelopes`: bodies say whether they are negative.
     """
 
     airports: Sequence[str]
+    are_in_envelopes: bool = field(default=False, kw_only=True)
     bodies: list[bytes] = field(default_factory=list)
     latencies_s: list[float] = field(default_factory=list)
     sent_again: int = 0
@@ -105,13 +106,22 @@ class Replies:
             manager_kills=manager_kills,
         )
 
+    def _opened(self, body: bytes) -> bytes:
+        """Return the answer in a body, b"" of a negative reply."""
+        if not self.are_in_envelopes:
+            return body
+        from requite.typed.envelope import unwrap_reply
+
+        reply = unwrap_reply(body)
+        return b"" if reply.is_negative else reply.payload
+
     def _answers(self) -> dict[int, list[Answer]]:
         """Return the answers by the request number in their body.
 
         So an answer that reached the wrong call counts as one lost and one duplicated.
         """
         answers: dict[int, list[Answer]] = {}
-        for body in self.bodies:
+        for body in filter(None, map(self._opened, self.bodies)):
             record = json.loads(body)
             answer = tuple((row["metres"], row["icao"]) for row in record["nearest"])
             answers.setdefault(int(record["reference"]), []).append(answer)

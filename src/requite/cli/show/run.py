@@ -10,6 +10,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
+from importlib import import_module
 from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
     from requite.client import AsyncClient
 
 COMMAND: Final = ("-m", "requite.cli")
+METHOD: Final = "airports.nearest"
+"""The method of a typed service that the demos call (`requite.examples.typed`)."""
+
 POLL_S: Final = 0.02
-_NEIGHBOURS: Final = 5  # airports in an answer
+NEIGHBOURS: Final = 5  # airports in an answer
 _READY_WITHIN_S: Final = 60.0
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 _ANSWERS_WITHIN_S: Final = 30.0
 
 
@@ -77,7 +82,7 @@ class Run:
         self._computation: Child | None = None
         self.worker_kills = 0
         self.broker_kills = 0
-        self.replies = Replies(self.airports())
+        self.replies = Replies(self.airports(), are_in_envelopes=self.is_in_the_body)
         self.source = RequestSource(len(self.replies.airports))
 
     def __enter__(self) -> Self:
@@ -97,6 +102,7 @@ class Run:
     @classmethod
     def require(cls) -> None:
         """Raise `ConfigurationError` if the demo needs something that is not installed."""
+        import_module("requite.typed")  # raises it without msgspec, which the workers need
         all_airports()
 
     # --- requests ---------------------------------------------------------------------------------
@@ -107,8 +113,20 @@ class Run:
         return list(islice(cycle(codes), requests))
 
     def body(self, number: int) -> bytes:
-        """Return the body of a request."""
-        return f"{self.replies.airports[number]} {_NEIGHBOURS} {number}".encode()
+        """Return the body of a request: a question in JSON, as any client could send it."""
+        question = {"code": self.replies.airports[number], "count": NEIGHBOURS}
+        body = _encode(question | {"reference": str(number)}).encode()
+        if not self.is_in_the_body:
+            return body
+        from requite.typed.envelope import wrap_request
+
+        return wrap_request(METHOD, body)
+
+    @property
+    def is_in_the_body(self) -> bool:
+        """Whether messages carry the name of the method, and the status of replies, in their
+        bodies: the protocol has no service names."""
+        return "service" not in self.demo.client
 
     @property
     def outstanding(self) -> int:
@@ -173,7 +191,7 @@ class Run:
 
     def start_computation(self, *arguments: str) -> Child:
         """Start it with arguments that say which airports."""
-        command = ["-m", "requite.cli.show.direct", str(_NEIGHBOURS), *arguments]
+        command = ["-m", "requite.cli.show.direct", str(NEIGHBOURS), *arguments]
         self._computation = Child("the direct computation", command)
         return self._computation
 
