@@ -21,8 +21,8 @@ class Messages(Protocol):
     def encode(self, column: pa.Array) -> tuple[list[Any], dict[int, str]]:
         """Return each row's body: bytes, a list of frames, or None; and the faults of rows."""
 
-    def decode(self, outcome: Outcome) -> Outcome:
-        """Return an outcome with the value of its reply."""
+    def decode(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Return outcomes with the values of their replies."""
 
 
 class Bytes:
@@ -35,9 +35,9 @@ class Bytes:
         """Return the bodies."""
         return bodies_of(column), {}
 
-    def decode(self, outcome: Outcome) -> Outcome:
-        """Return the outcome."""
-        return outcome
+    def decode(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Return the outcomes."""
+        return outcomes
 
 
 BYTES: Final = Bytes()

@@ -95,7 +95,7 @@ class Batch:
         self._forget(start, stop)
         for begin, end in _cuts(outcomes):
             kept = self._batch.slice(start + begin, end - begin)
-            decoded = list(map(self._messages.decode, outcomes[begin:end]))
+            decoded = self._messages.decode(outcomes[begin:end])
             yield self._joined(kept, decoded, keys[begin:end])
 
     def nothing(self) -> pa.RecordBatch:

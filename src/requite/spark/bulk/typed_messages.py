@@ -33,8 +33,11 @@ class TypedMessages:
         """See `Encoder.encode`."""
         return self._encoder.encode(column)
 
-    def decode(self, outcome: Outcome) -> Outcome:
-        """Return the outcome with the decoded reply, or that of a reply that does not fit."""
+    def decode(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Return the outcomes with decoded replies; one that does not fit is a `BadReply`."""
+        return list(map(self._decoded, outcomes))
+
+    def _decoded(self, outcome: Outcome) -> Outcome:
         if outcome.status != "OK" or outcome.reply is None:
             return outcome
         try:
