@@ -250,7 +250,7 @@ def described(shop: Shop, **changes: Any) -> bytes:
     [
         (None, "is not a description of a typed service"),
         ({"requite": 99}, "its format is 99"),
-        ({"codec": "xml"}, "names a codec 'xml'"),
+        ({"codec": "xml"}, "a codec is 'json' or 'msgpack', not 'xml'"),
         ({"$defs": {"Order": {"type": "object", "properties": 5}}}, "schemas that cannot be read"),
         ({"$defs": {"Order": {"anyOf": [{"$ref": "#/$defs/Order"}]}}}, "schemas that cannot be"),
     ],

@@ -125,8 +125,6 @@ def _checked(
     described: Description, method: DescribedMethod, body: DataType, reply: DataType | None
 ) -> Contract:
     address, definitions = method.address, described.definitions
-    if described.codec not in ("json", "msgpack"):
-        raise RemoteViolation(f"the description of {address} names a codec {described.codec!r}")
     if misfits := takes(body, method.input, definitions):
         raise ConfigurationError(f"the body does not fit {address}: {'; '.join(misfits)}")
     if reply is None:
