@@ -84,6 +84,14 @@ def test_a_message_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch
         shop().encode(b'{"sku": "a", "count": 2}'.ljust(31))
 
 
+def test_a_number_that_the_codec_does_not_have_is_not_sent() -> None:
+    text = b'{"sku": "a", "count": 18446744073709551616}'
+    assert shop().encode(text) == text
+    with pytest.raises(BadRequest, match="can't serialize ints") as refused:
+        shop(codec="msgpack").encode(text)
+    assert not refused.value.may_have_executed
+
+
 def test_a_method_that_the_service_does_not_have() -> None:
     with pytest.raises(NoService, match=r"no method 'orders\.cost'; it has orders\.price") as told:
         shop("orders.cost")

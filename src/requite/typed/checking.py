@@ -90,7 +90,12 @@ class JsonMethod:
             path, reason = flaw_of(error)
             raise _refused(path, reason) from error
         self._check(message)
-        return text if self._codec is JSON else self._codec.encode(message)
+        if self._codec is JSON:
+            return text
+        try:
+            return self._codec.encode(message)
+        except FLAWS as error:  # MessagePack has no integers of more than 64 bits
+            raise _refused(*flaw_of(error)) from error
 
     def _check(self, message: Any) -> None:
         try:

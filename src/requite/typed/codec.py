@@ -20,7 +20,7 @@ except ModuleNotFoundError as missing:
         "typed services need msgspec, which is not installed: pip install 'requite[typed]'"
     ) from missing
 
-FLAWS: Final = (msgspec.MsgspecError, RecursionError, ValueError, TypeError)
+FLAWS: Final = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, OverflowError)
 """What decoding and encoding raise for a value of the wrong type, and for bytes that are none."""
 
 
