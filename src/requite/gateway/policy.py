@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from requite.errors import ConfigurationError
@@ -35,8 +36,8 @@ class GatewayPolicy(Value):
         amounts = (self.body_size_max, self.bodies_size_max, self.concurrency, self.stream_size_max)
         if min(amounts) < 1:
             raise ConfigurationError("the limits of a gateway must be at least 1")
-        if not 0 < self.timeout <= self.timeout_max:
+        if not 0 < self.timeout <= self.timeout_max < inf:
             raise ConfigurationError(
-                "the timeout of a gateway must be positive, and at most its maximum, not"
-                f" {self.timeout:g} of {self.timeout_max:g} s"
+                "the timeout of a gateway must be positive, and at most its maximum, which is"
+                f" finite; not {self.timeout:g} of {self.timeout_max:g} s"
             )
