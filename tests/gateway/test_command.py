@@ -160,6 +160,8 @@ def _status_of(url: str, *words: str) -> int:
         (("gateway", "mdp://127.0.0.1:1", "--tls-key", "a"), 2, "--tls-certificate"),
         (("gateway", "mdp://127.0.0.1:1", "--timeout", "9", "--timeout-max", "1"), 2, "timeout"),
         (("gateway", "mdp://127.0.0.1:1", "--timeout-max", "inf"), 2, "finite"),
+        (("gateway", "mdp://127.0.0.1:1", "--host", "https://door.example"), 2, "--host"),
+        (("gateway", "mdp://127.0.0.1:1", "--host", "door.example:8443"), 2, "--host"),
         (("gateway", "mdp://127.0.0.1:1", "--access", "nowhere"), 2, "nowhere"),
         (("gateway", "mdp://127.0.0.1:1", "orders", "--check"), 0, "would listen on"),
     ],

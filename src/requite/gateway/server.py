@@ -12,6 +12,7 @@ from requite.access.exposure import check_exposure
 from requite.client import AsyncClient
 from requite.errors import ConfigurationError
 from requite.framing import Limits
+from requite.framing.web_hosts import canonical
 from requite.gateway.app import Gateway
 from requite.gateway.policy import KEPT_FOR_DESCRIPTIONS, GatewayPolicy
 from requite.gateway.problems import Problem
@@ -86,6 +87,9 @@ class GatewayServer:
         self._tls: Final = tls
         self._drain_timeout_s: Final = drain_timeout
         policy = policy or GatewayPolicy()
+        for each in hosts:
+            if canonical(each) is None:
+                raise ConfigurationError(f"--host: {each!r} is not a host without a port")
         address = (TcpAddress if tls is None else TlsAddress)(place.host, place.port)
         check_exposure([_Listened(address)], is_guarded=access is not None, insecure=insecure)
         if access is not None and tls is None and not (insecure or is_local(address)):
