@@ -159,6 +159,7 @@ def _status_of(url: str, *words: str) -> int:
         (("gateway", "mdp://127.0.0.1:1", "--http", "0.0.0.0:0"), 2, "--access"),
         (("gateway", "mdp://127.0.0.1:1", "--tls-key", "a"), 2, "--tls-certificate"),
         (("gateway", "mdp://127.0.0.1:1", "--timeout", "9", "--timeout-max", "1"), 2, "timeout"),
+        (("gateway", "mdp://127.0.0.1:1/orders", "--check"), 2, "after the URL: `URL orders`"),
         (("gateway", "mdp://127.0.0.1:1", "--timeout-max", "inf"), 2, "finite"),
         (("gateway", "mdp://127.0.0.1:1", "--host", "https://door.example"), 2, "--host"),
         (("gateway", "mdp://127.0.0.1:1", "--host", "door.example:8443"), 2, "--host"),
