@@ -272,6 +272,18 @@ async def test_a_bad_body_is_refused_with_the_reason(body: bytes, reason: str) -
         assert (await door.http.post("/orders.price", json=ORDER)).is_success
 
 
+async def test_a_compressed_body_is_refused() -> None:
+    shop = Shop()
+    async with listening(shop.service) as door:
+        fields = {"Content-Type": "application/octet-stream", "Content-Encoding": "gzip"}
+        refused = await door.http.post("/orders.raw", content=b"\x1f\x8b", headers=fields)
+        assert (refused.status_code, refused.json()["error"]) == (415, "BadType")
+        assert not refused.json()["may_have_executed"]
+        assert not shop.seen
+        fields["Content-Encoding"] = "identity"
+        assert (await door.http.post("/orders.raw", content=b"a", headers=fields)).is_success
+
+
 async def test_a_body_of_another_type_is_refused() -> None:
     shop = Shop()
     async with listening(shop.service) as door:

@@ -89,6 +89,12 @@ def is_nothing(schema: Schema) -> bool:
     return schema.get("type") == "null"
 
 
+def check_coding(field: str) -> None:
+    """Raise `Problem` for a compressed body: a method of bytes would get it as it is."""
+    if field.strip().lower() not in ("", "identity"):
+        raise Problem("BadType", "send the body without Content-Encoding; it has not run")
+
+
 def check_type(field: str, method: DescribedMethod) -> None:
     """Raise `Problem` unless a body has the content type of its method.
 

@@ -14,6 +14,7 @@ from requite.gateway.bodies import (
     JSON_TYPE,
     Bodies,
     Body,
+    check_coding,
     check_type,
     is_bytes,
     json_of,
@@ -110,6 +111,7 @@ class Calls:
             raise Problem("Denied", text)
         options = read_options(headers, self._policy, principal.name, arrived)
         body.check_length(headers.get("content-length", ""))
+        check_coding(headers.get("content-encoding", ""))
         try:
             async with asyncio.timeout(options.until - clock.now()):
                 entry, method = await self._catalog.find(address)
