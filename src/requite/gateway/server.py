@@ -16,6 +16,7 @@ from requite.framing.web_hosts import canonical
 from requite.gateway.app import Gateway
 from requite.gateway.policy import KEPT_FOR_DESCRIPTIONS, GatewayPolicy
 from requite.gateway.problems import Problem
+from requite.shell import clock
 from requite.speaks.registry import parse_url
 from requite.transport.address import PORT_MAX, Address, TcpAddress, TlsAddress, is_local
 from requite.web.answers import answer_early
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 DRAIN_TIMEOUT_S: Final = 30.0
 CONNECTIONS_MAX: Final = 2048
+_LAST_S: Final = 1.0
+"""For how long a stopped gateway sends the last answers, such as those of cancelled calls."""
 _HOLD_BACK: Final = 0.05
 _LOCALHOST: Final = "127.0.0.1"
 _log = logging.getLogger("requite.gateway")
@@ -132,20 +135,25 @@ class GatewayServer:
     async def drain(self) -> None:
         """Answer new requests with 503, finish those in progress, and close.
 
-        Calls that take longer than `drain_timeout` are cancelled.
+        Calls that take longer than `drain_timeout` are cancelled. Connections whose clients have
+        not read their answers then are closed a second later.
         """
+        until = clock.now() + self._drain_timeout_s
         draining = asyncio.ensure_future(self.gateway.drain())
         await asyncio.wait((draining,), timeout=self._drain_timeout_s)
         if not draining.done():
             _log.warning("%d calls are cancelled", self.gateway.in_progress)
         await self._client.close()  # ends the calls
         await draining
-        await self.close()
+        await self._close(max(until - clock.now(), _LAST_S))
 
     async def close(self) -> None:
         """Stop at once."""
         await self._client.close()
-        await self._server.close()
+        await self._close(_LAST_S)
+
+    async def _close(self, timeout_s: float) -> None:
+        await self._server.close(timeout_s)
         await self.gateway.close()
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import select
 import socket
 import stat
 import struct
+import termios
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +26,7 @@ WRITE_HIGH: Final = 256 << 10
 WRITE_LOW: Final = 64 << 10
 # Heartbeats detect a dead peer within seconds. Keep-alive is for idle clients whose connection a
 # router has forgotten: the first probe follows after a minute, the end two minutes later.
+_INT: Final = struct.Struct("i")
 _PEER: Final = struct.Struct("3i")  # unix(7), SO_PEERCRED: process, user and group
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 4))
 # Errors for an address, or an address family, that the system does not have.
@@ -65,6 +68,16 @@ def has_unread(fd: int) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(0))
+
+
+def queued_size(fd: int) -> int:
+    """Return how many sent bytes the peer's system has not accepted; 0 where that is unknown."""
+    try:
+        found = fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(_INT.size))
+    except OSError:
+        return 0
+    [size] = _INT.unpack(found)
+    return int(size)
 
 
 def local_credential(sock: HasOptions) -> Credential | None:

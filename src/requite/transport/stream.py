@@ -153,6 +153,11 @@ class SocketStream(asyncio.BufferedProtocol):
             return True
         return has_unread(self._transport.get_extra_info("socket").fileno())
 
+    @property
+    def unsent_size(self) -> int:
+        """Written bytes that the network has not accepted yet."""
+        return self._transport.get_write_buffer_size()
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return what asyncio knows about the connection, such as its `socket`."""
         return self._transport.get_extra_info(name, default)

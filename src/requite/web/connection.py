@@ -10,11 +10,15 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from requite.transport.base import Stream
+from requite.transport.sockets import queued_size
 from requite.transport.stream import SocketStream
 
 REQUEST_S: Final = 10.0
 """The time from the first byte of a request to its last. The first request of a connection begins
 when the connection is made, with the TLS handshake."""
+
+STALLED_S: Final = 30.0
+"""A connection is closed if its peer accepts none of the bytes that wait for it for so long."""
 
 
 class HttpProtocol(H11Protocol):
@@ -31,8 +35,9 @@ class HttpProtocol(H11Protocol):
 class HttpConnection(asyncio.Transport):
     """The transport of uvicorn's protocol, and the owner of a `Stream`.
 
-    `stream` is `below`, or that of TLS over it. `ended` is called with the reason of the end. The
-    connection is closed if a request takes longer than `REQUEST_S` to arrive.
+    `stream` is `below`, or that of TLS over it. `ended` is called with the reason of the end, and
+    `filled` when writing is paused. The connection is closed if a request takes longer than
+    `REQUEST_S` to arrive, and if its peer reads nothing of an answer for `STALLED_S`.
     """
 
     active_at: float
@@ -44,15 +49,19 @@ class HttpConnection(asyncio.Transport):
         stream: Stream,
         protocol: HttpProtocol,
         ended: Callable[[HttpConnection, str], object],
+        filled: Callable[[], object],
     ) -> None:
         super().__init__()
         self._below: Final = below
         self._stream: Final = stream
         self._protocol: Final = protocol
         self._ended: Final = ended
+        self._filled: Final = filled
         self._loop: Final = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None  # while a request is incomplete
         self._is_closing = False
+        self._written = 0
+        self._watching: asyncio.TimerHandle | None = None  # while there may be unsent bytes
 
     def start(self) -> None:
         """Start reading."""
@@ -71,6 +80,11 @@ class HttpConnection(asyncio.Transport):
         return self._protocol.scope is not None
 
     @property
+    def unsent_size(self) -> int:
+        """Written bytes that the network has not accepted yet."""
+        return self._below.unsent_size
+
+    @property
     def is_idle(self) -> bool:
         """Whether it waits for the peer: for a whole request, or for room to answer one."""
         cycle = self._protocol.cycle
@@ -86,6 +100,7 @@ class HttpConnection(asyncio.Transport):
     def blocked(self, _link: object) -> None:
         """Report back-pressure."""
         self._protocol.pause_writing()
+        self._filled()
 
     def writable(self, _link: object) -> None:
         """Report the end of back-pressure."""
@@ -95,6 +110,8 @@ class HttpConnection(asyncio.Transport):
         """Report the end."""
         self._is_closing = True
         self._stop_timer()
+        if self._watching is not None:
+            self._watching.cancel()
         self._ended(self, reason)
         self._protocol.connection_lost(None)
 
@@ -129,7 +146,26 @@ class HttpConnection(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         """Send, and buffer what the network does not accept yet."""
+        self._written += len(data)
         self._stream.write(data)
+        if self._watching is None:
+            self._watch(self._written - self._unaccepted_size())
+
+    def _watch(self, accepted: int) -> None:
+        self._watching = self._loop.call_later(STALLED_S, self._look, accepted)
+
+    def _look(self, before: int) -> None:
+        """Close the connection if the peer has accepted no more bytes than before."""
+        self._watching = None
+        waiting = self._unaccepted_size()
+        accepted = self._written - waiting  # TLS adds some bytes to those that wait
+        if waiting and accepted <= before:
+            self.abort()
+        elif waiting:
+            self._watch(accepted)
+
+    def _unaccepted_size(self) -> int:
+        return self.unsent_size + queued_size(self._below.get_extra_info("socket").fileno())
 
     def is_closing(self) -> bool:
         """Whether it is closed, or will be once its buffer is sent."""

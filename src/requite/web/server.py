@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _KEEP_ALIVE_S: Final = 75
 _SHUTDOWN_S: Final = 60
 
+UNSENT_MAX: Final = 256 << 20
+"""Bytes of answers that clients have not read, of all connections."""
+
 CONNECTIONS_MAX: Final = 64
 """Open connections."""
 
@@ -42,7 +45,8 @@ class HttpServer:
 
     `url` has the bound port, or the path of the Unix socket; it is empty before. `logger` gets the
     warnings of failed handshakes. Beyond `connections_max` open connections (default:
-    `CONNECTIONS_MAX`) the one that has been idle for longest is closed.
+    `CONNECTIONS_MAX`) the one that has been idle for longest is closed. Beyond `UNSENT_MAX` bytes
+    of answers that wait for their clients, those with most of them are closed.
     """
 
     def __init__(
@@ -116,17 +120,22 @@ class HttpServer:
         for sock in sockets:
             self._listening.append(await serve(sock, lambda: SocketStream(self._accept, place)))
 
-    async def close(self) -> None:
+    async def close(self, timeout_s: float = _SHUTDOWN_S) -> None:
         """Stop listening, close idle connections, and finish requests in progress.
 
-        Requests that take longer than a minute are cancelled.
+        Connections whose requests and answers take longer than `timeout_s`, at most a minute, are
+        closed.
         """
         self._is_closed = True
         if self._listening:
             listening, self._listening = self._listening, []
             for each in listening:
                 each.close()
-            await self._server.shutdown()
+            ending = asyncio.get_running_loop().call_later(timeout_s, self._abort_all)
+            try:
+                await self._server.shutdown()
+            finally:
+                ending.cancel()
         if self._socket_file is not None:
             remove_socket_file(*self._socket_file)
             self._socket_file = None
@@ -134,7 +143,7 @@ class HttpServer:
     # --- connections ------------------------------------------------------------------------------
     def _accept(self, below: SocketStream) -> None:
         stream = below if self._tls is None else self._tls.stream(below)
-        connection = HttpConnection(below, stream, self._make_protocol(), self._ended)
+        connection = HttpConnection(below, stream, self._make_protocol(), self._ended, self._bound)
         self._open[connection] = None
         connection.start()
         if self._is_closed:
@@ -144,6 +153,19 @@ class HttpServer:
             longest = min(idle, key=lambda each: each.active_at)
             del self._open[longest]
             longest.abort()
+
+    def _bound(self) -> None:
+        """Close connections until the unsent bytes of all are within their maximum."""
+        sizes = {each: each.unsent_size for each in self._open}
+        total = sum(sizes.values())
+        while total > UNSENT_MAX:
+            largest = max(sizes, key=sizes.__getitem__)
+            total -= sizes.pop(largest)
+            largest.abort()
+
+    def _abort_all(self) -> None:
+        for each in list(self._open):
+            each.abort()
 
     def _ended(self, connection: HttpConnection, reason: str) -> None:
         self._open.pop(connection, None)
