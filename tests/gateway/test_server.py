@@ -74,6 +74,7 @@ async def test_calls_that_outlast_the_drain_are_cancelled() -> None:
         answer = await posting
         assert (answer.status_code, answer.json()["error"]) == (503, "Cancelled")
         assert answer.json()["may_have_executed"] is True
+        assert "retry-after" not in answer.headers
         kind, problem = events_of((await ticking).text)[-1]
         assert (kind, problem["error"]) == ("error", "Cancelled")
 

@@ -110,9 +110,10 @@ class Problem(Exception):
         )
 
     def response(self, root: str) -> Response:
-        """Return the answer. One with status 503 says when to try again."""
+        """Return the answer. One with status 503 says when to try again if the
+        request has not run."""
         headers = {"Cache-Control": "no-store", **(self._headers or {})}
-        if self.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        if self.status == HTTPStatus.SERVICE_UNAVAILABLE and not self.may_have_executed:
             headers = _AGAIN | headers
         return Response(self.encoded(root), self.status, headers, CONTENT_TYPE)
 
