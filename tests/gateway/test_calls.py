@@ -7,6 +7,7 @@ import json
 from base64 import b64encode
 from datetime import UTC, datetime
 from decimal import Decimal
+from math import inf, nan
 from typing import Any
 
 import httpx
@@ -79,6 +80,20 @@ async def test_a_service_with_messagepack_has_the_same_json() -> None:
         sent_bad = json.loads(msgspec.json.encode(sent)) | {"pixels": "no base 64!"}
         bad = await door.post("pictures.turn", sent_bad)
         assert (bad.status, bad.said["error"]) == (400, "BadRequest")
+
+
+@pytest.mark.parametrize("number", [inf, -inf, nan])
+async def test_a_number_that_json_does_not_have_is_a_bad_reply(number: float) -> None:
+    ratios = requite.Service("ratios", codec="msgpack")
+
+    @ratios.method
+    async def all() -> dict[str, list[float]]:
+        return {"a": [1.5, number]}
+
+    async with opened(ratios) as door:
+        bad = await door.post("ratios.all", b"")
+        assert (bad.status, bad.said["error"]) == (502, "BadReply")
+        assert (bad.said["path"], bad.said["may_have_executed"]) == ("$.a[1]", True)
 
 
 # --- failures -------------------------------------------------------------------------------------

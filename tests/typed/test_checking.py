@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -108,6 +109,11 @@ def test_replies_are_values() -> None:
     with pytest.raises(BadReply) as bad:
         shop().decode(b"{", 3)
     assert (bad.value.attempts, bad.value.may_have_executed) == (3, True)
+
+
+def test_a_number_that_json_does_not_have_is_a_bad_reply() -> None:
+    with pytest.raises(BadReply, match=r"\$\.price: JSON has no inf"):
+        shop(codec="msgpack").decode(msgspec.msgpack.encode({"price": math.inf}), 1)
 
 
 def test_replies_that_carry_their_status() -> None:

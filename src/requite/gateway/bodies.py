@@ -14,7 +14,7 @@ import msgspec
 from starlette.requests import ClientDisconnect
 
 from requite.gateway.problems import Problem
-from requite.typed.codec import FLAWS, JSON, MSGPACK, flaw_of
+from requite.typed.codec import FLAWS, JSON, MSGPACK, flaw_of, msgpack_to_json
 from requite.typed.schema import REFERENCE
 
 if TYPE_CHECKING:
@@ -179,13 +179,13 @@ def json_of(payload: bytes, method: DescribedMethod, codec: str, attempts: int =
         return b"null"
     try:
         if codec == MSGPACK.name:
-            return JSON.encode(msgspec.msgpack.decode(payload))
+            return msgpack_to_json(payload)
         _decode_raw(payload)
     except FLAWS as error:
         path, reason = flaw_of(error)
         raise Problem(
             "BadReply",
-            f"the reply is not {codec}: {reason}; the handler has run",
+            f"the reply is not {codec} that JSON can have: {path}: {reason}; the handler has run",
             may_have_executed=True,
             attempts=attempts,
             path=path,

@@ -15,7 +15,7 @@ from typing import Any, Final
 from requite.errors import BadRequest, ConfigurationError, NoService, RemoteViolation
 from requite.framing.base import Limits
 from requite.speaks.plans import Carries
-from requite.typed.codec import FLAWS, JSON, codec_of, flaw_of
+from requite.typed.codec import FLAWS, JSON, codec_of, flaw_of, msgpack_to_json
 from requite.typed.described import DescribedMethod, Description, Schema
 from requite.typed.envelope import wrap_request
 from requite.typed.messages import bad_reply, unwrapping
@@ -115,8 +115,7 @@ class JsonMethod:
         if _is_nothing(self._method.output) and not body:
             return None
         try:
-            # What MessagePack has and JSON has not (bytes, times) becomes text.
-            return _value(JSON.encode(self._codec.decoder(Any)(body)))
+            return _value(body if self._codec is JSON else msgpack_to_json(body))
         except FLAWS as error:
             raise bad_reply(*flaw_of(error), attempts) from error
 

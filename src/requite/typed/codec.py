@@ -8,6 +8,7 @@ itself is not imported.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, Final, NamedTuple, NoReturn
 
 from requite.errors import ConfigurationError
@@ -98,6 +99,26 @@ def codec_of(name: str) -> Codec:
     except (KeyError, TypeError):
         known = " or ".join(map(repr, _CODECS))
         raise ConfigurationError(f"a codec is {known}, not {name!r}") from None
+
+
+def msgpack_to_json(body: bytes) -> bytes:
+    """Return a message of MessagePack as JSON: bytes and times become text. Raises one of `FLAWS`,
+    also for infinity and NaN, which JSON does not have."""
+    value = msgspec.msgpack.decode(body)
+    _check_finite(value, "$")
+    return JSON.encode(value)
+
+
+def _check_finite(value: Any, path: str) -> None:
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError(f"JSON has no {value} - at `{path}`")
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            _check_finite(each, f"{path}.{name}")
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            _check_finite(each, f"{path}[{index}]")
 
 
 def flaw_of(error: Exception) -> Flaw:
