@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from math import inf, nan
@@ -50,6 +51,22 @@ async def test_partial_replies_are_events() -> None:
         assert (problem["data"], problem["may_have_executed"]) == ({"sku": "none", "left": 0}, True)
         refused = await door.post("orders.watch", {"sku": "none", "count": 0})
         assert (refused.status, refused.said["error"]) == (422, "OutOfStock")
+
+
+async def test_partial_replies_of_bytes_are_base64() -> None:
+    files, data = requite.Service("files"), b"\r\n\xff\r\n\n"
+
+    @files.method
+    async def read() -> AsyncIterator[bytes]:
+        yield data
+
+    async with opened(files) as door:
+        [(kind, said), end] = events_of((await door.post("files.read", b"")).said)
+        assert (kind, b64decode(said), end) == ("", data, ("end", {}))
+        document = (await door.get("/openapi.json")).said
+        answer = document["paths"]["/files.read"]["post"]["responses"]["200"]
+        shown = answer["content"]["text/event-stream"]["x-data"]
+        assert shown == {"type": "string", "contentEncoding": "base64"}
 
 
 class Picture(msgspec.Struct):

@@ -170,6 +170,12 @@ def _schema(part: Any) -> Schema:
     return part if isinstance(part, dict) else {}
 
 
+def event_data_of(payload: bytes, method: DescribedMethod, codec: str) -> bytes:
+    """Return a partial reply as JSON: bytes are a string in base 64, since events are text. Raises
+    `Problem` as `json_of`."""
+    return JSON.encode(payload) if is_bytes(method.output) else json_of(payload, method, codec)
+
+
 def json_of(payload: bytes, method: DescribedMethod, codec: str, attempts: int = 1) -> bytes:
     """Return a reply as JSON, or as bytes. Raises `Problem` for one that is neither JSON nor
     MessagePack."""

@@ -16,6 +16,7 @@ from requite.gateway.bodies import (
     Body,
     check_coding,
     check_type,
+    event_data_of,
     is_bytes,
     json_of,
     payload_of,
@@ -161,7 +162,7 @@ class Calls:
             filling = asyncio.create_task(
                 outbox.fill(
                     parts,
-                    lambda part: json_of(part, method, codec),
+                    lambda part: event_data_of(part, method, codec),
                     lambda error: of_error(error, declared),
                 )
             )

@@ -25,6 +25,7 @@ _EVENTS: Final = (
     "Server-sent events: `data` is a partial reply; `event: end` is the end, `event: error` a"
     " problem."
 )
+_BASE64: Final = {"type": "string", "contentEncoding": "base64"}
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",
     "description": "Problem details (RFC 9457).",
@@ -152,7 +153,8 @@ def _operation(method: DescribedMethod, prefix: str) -> dict[str, Any]:
 def _success(method: DescribedMethod) -> dict[str, Any]:
     if method.partial:
         schema = {"type": "string", "contentMediaType": EVENTS_TYPE}
-        content = {EVENTS_TYPE: {"schema": schema, "x-data": _schema(method.output)}}
+        data = _BASE64 if is_bytes(method.output) else method.output
+        content = {EVENTS_TYPE: {"schema": schema, "x-data": data}}
         return {"description": _EVENTS, "content": content}
     kind = BYTES_TYPE if is_bytes(method.output) else JSON_TYPE
     return {"description": "The reply.", "content": {kind: {"schema": _schema(method.output)}}}
