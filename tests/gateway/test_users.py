@@ -111,6 +111,8 @@ async def test_the_document_has_what_the_user_may_call(tmp_path: Path) -> None:
         assert (await door.get("/openapi.json")).status == 401
         mine = (await door.get("/openapi.json", Authorization=f"Bearer {TOKEN}")).said
         assert list(mine["paths"]) == ["/orders.price"]
+        assert "security" not in mine["paths"]["/orders.price"]["post"]
+        assert {} not in mine["security"]
         assert set(mine["components"]["securitySchemes"]) == {"token", "password"}
         every = (await door.get("/openapi.json", Authorization=f"Bearer {OTHER}")).said
         assert "/orders.slow" in every["paths"]
@@ -123,6 +125,8 @@ async def test_anonymous_users_have_their_rights(tmp_path: Path) -> None:
     async with opened(Shop().service, access=users(tmp_path, text)) as door:
         assert await status(door, None) == 200
         assert await status(door, None, "orders.slow") == 403
+        document = (await door.get("/openapi.json")).said
+        assert {} in document["paths"]["/orders.price"]["post"]["security"]
         refused = await door.post("orders.price", APPLE, Authorization="Bearer x")
         assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
 

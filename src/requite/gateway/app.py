@@ -161,6 +161,7 @@ class Gateway:
             lambda address: principal.may("call", address),
             root=request.scope.get("root_path", ""),
             has_users=self._users.guard is not None,
+            is_open=self._users.is_open,
             policy=self._policy,
         )
         return JSONResponse(document, headers={"Cache-Control": "no-store"})

@@ -25,6 +25,7 @@ _EVENTS: Final = (
     "Server-sent events: `data` is a partial reply; `event: end` is the end, `event: error` a"
     " problem."
 )
+_SECURITY: Final[list[dict[str, Any]]] = [{"token": []}, {"password": []}]
 _BASE64: Final = {"type": "string", "contentEncoding": "base64"}
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",
@@ -53,9 +54,11 @@ def openapi_of(
     *,
     root: str,
     has_users: bool,
+    is_open: Callable[[str], bool],
     policy: GatewayPolicy,
 ) -> dict[str, Any]:
-    """Return the document of the methods that a user may call. `root`: the path of the gateway."""
+    """Return the document of the methods that a user may call. `root`: the path of the gateway;
+    `is_open`: whether a method may be called without a token or password."""
     paths: dict[str, Any] = {}
     schemas: dict[str, Any] = {"Problem": _PROBLEM}
     tags: list[dict[str, Any]] = []
@@ -68,6 +71,8 @@ def openapi_of(
             schemas[f"{described.prefix}.{name}"] = _adapted(schema, described.prefix)
         for method in methods:
             operation = _operation(method, described.prefix)
+            if has_users and is_open(method.address):
+                operation["security"] = [{}, *_SECURITY]
             paths[f"/{method.address}"] = {"post": _adapted(operation, described.prefix)}
     document: dict[str, Any] = {
         "openapi": VERSION,
@@ -90,7 +95,7 @@ def openapi_of(
             "token": {"type": "http", "scheme": "bearer"},
             "password": {"type": "http", "scheme": "basic"},
         }
-        document["security"] = [{"token": []}, {"password": []}]
+        document["security"] = _SECURITY
     return document
 
 

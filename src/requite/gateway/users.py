@@ -49,6 +49,13 @@ class Users:
         if self._guard is not None:
             await self._guard.close()
 
+    def is_open(self, address: str) -> bool:
+        """Whether a request without `Authorization` may call a method."""
+        if self._guard is None:
+            return True
+        access = self._guard.access
+        return access.has_anonymous and access.identify(None, "http").may("call", address)
+
     async def principal_of(self, request: Request) -> Principal:
         """Return the user that sends a request. Raises `Problem` for one of nobody."""
         if self._guard is None:
