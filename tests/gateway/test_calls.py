@@ -157,7 +157,9 @@ async def test_what_is_not_there() -> None:
             answer = await door.post(address, {})
             assert (answer.status, answer.said["error"]) == (404, "NoMethod")
             assert answer.said["may_have_executed"] is False
-        assert (await door.get("/orders.price")).status == 405
+        other = await door.get("/orders.price")
+        assert (other.status, other.said["error"]) == (405, "BadMethod")
+        assert "called with POST /SERVICE.METHOD" in other.said["detail"]
         assert (await door.get("/orders.price")).headers["allow"] == "POST"
         assert (await door.get("/a/b")).status == 404
 

@@ -242,7 +242,7 @@ async def test_the_bodies_of_all_requests_are_limited_together() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"", "truncated"),
+        (b"", "the body is empty"),
         (b"{", "truncated"),
         (b"\xff", "malformed"),
         (b'{"sku": "a", "count": 1} 2', "trailing"),

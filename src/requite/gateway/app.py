@@ -202,7 +202,10 @@ def _get(path: str, handler: object) -> Route:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    detail = f"{request.method} of this path is not possible: {error.detail}"
+    detail = (
+        f"{request.method} of this path is not possible: {error.detail}; methods are called with"
+        " POST /SERVICE.METHOD"
+    )
     problem = of_status(error.status_code, detail, error.headers)
     return problem.response(request.scope.get("root_path", ""))
 

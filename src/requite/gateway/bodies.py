@@ -113,6 +113,8 @@ def payload_of(body: bytes, method: DescribedMethod, described: Description) -> 
     if is_nothing(method.input) and not body:
         return b""
     try:
+        if not body:
+            raise ValueError("the body is empty")
         value = msgspec.json.decode(body)
         JSON.check_keys(body)
         if described.codec == MSGPACK.name:
