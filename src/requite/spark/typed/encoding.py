@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructType,
+    TimestampType,
+)
 
 from requite.spark.typed.fitting import Alternatives, Definitions, takes
 from requite.typed.codec import FLAWS, Codec, flaw_of
@@ -31,11 +40,14 @@ class Encoder:
         bodies: list[bytes | None] = []
         faults: dict[int, str] = {}
         convert, encode = self._convert, self._encode
-        for row, value in enumerate(column.to_pylist()):
+        for row, scalar in enumerate(column):
             body = None
-            if value is not None:
+            if scalar.is_valid:
                 try:
+                    value = scalar.as_py()
                     body = encode(value if convert is None else convert(value))
+                except OverflowError:  # Spark has years that Python does not have
+                    faults[row] = "the body cannot be encoded: a date or time is out of range"
                 except FLAWS as error:
                     path, reason = flaw_of(error)
                     faults[row] = f"the body cannot be encoded: {path}: {reason}"
@@ -44,7 +56,7 @@ class Encoder:
 
 
 class _Converters:
-    """Makes functions that change what `to_pylist` returns into what the codec encodes."""
+    """Makes functions that change what `as_py` returns into what the codec encodes."""
 
     def __init__(self, definitions: Definitions, codec: Codec) -> None:
         self._definitions = definitions
@@ -58,6 +70,8 @@ class _Converters:
         """
         if isinstance(kind, DoubleType | FloatType):
             return _finite(path) if self._is_json else None
+        if isinstance(kind, TimestampType):
+            return _to_minutes if self._is_json else None
         fitting = self._fitting(kind, schema)
         if isinstance(kind, ArrayType):
             inner = self.of(kind.elementType, fitting.get("items", {}), f"{path}[]")
@@ -98,6 +112,14 @@ def _finite(path: str) -> Convert:
         return value
 
     return check
+
+
+def _to_minutes(value: datetime | None) -> datetime | None:
+    """Return a time whose offset has no seconds, as local mean times of the past have: JSON has
+    hours and minutes."""
+    if value is None or not (offset := value.utcoffset()) or not offset.seconds % 60:
+        return value
+    return value.astimezone(UTC)
 
 
 def _each(convert: Convert) -> Convert:
