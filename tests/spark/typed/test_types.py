@@ -31,7 +31,7 @@ from requite.errors import BadReply
 from requite.spark.typed.decoding import Decoder
 from requite.spark.typed.derived import type_of
 from requite.spark.typed.encoding import Encoder
-from requite.spark.typed.fitting import returns, takes
+from requite.spark.typed.fitting import Definitions, returns, takes
 from requite.typed.codec import JSON, MSGPACK
 
 BOOLEAN: dict[str, Any] = {"type": "boolean"}
@@ -41,6 +41,7 @@ STRING: dict[str, Any] = {"type": "string"}
 NULL: dict[str, Any] = {"type": "null"}
 BASE64: dict[str, Any] = {"type": "string", "contentEncoding": "base64"}
 BYTES: dict[str, Any] = {"contentEncoding": "binary"}
+NONE = Definitions({})
 
 
 def formatted(name: str) -> dict[str, Any]:
@@ -92,8 +93,8 @@ BOTH: list[tuple[DataType, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "schema"), BOTH)
 def test_types_that_fit_both_ways(kind: DataType, schema: dict[str, Any]) -> None:
-    assert takes(kind, schema, {}) == []
-    assert returns(kind, schema, {}, is_json=True) == []
+    assert takes(kind, schema, NONE) == []
+    assert returns(kind, schema, NONE, is_json=True) == []
 
 
 @pytest.mark.parametrize(
@@ -116,14 +117,14 @@ def test_types_that_fit_both_ways(kind: DataType, schema: dict[str, Any]) -> Non
     ],
 )
 def test_what_a_method_does_not_take(kind: DataType, schema: dict[str, Any], reason: str) -> None:
-    found = takes(kind, schema, {})
+    found = takes(kind, schema, NONE)
     assert len(found) == 1
     assert reason in found[0]
 
 
 def test_anything_is_taken_where_any_value_is() -> None:
-    assert takes(struct(a=LongType()), {}, {}) == []
-    assert takes(StringType(), {"anyOf": [INTEGER, STRING]}, {}) == []
+    assert takes(struct(a=LongType()), {}, NONE) == []
+    assert takes(StringType(), {"anyOf": [INTEGER, STRING]}, NONE) == []
 
 
 @pytest.mark.parametrize(
@@ -145,14 +146,14 @@ def test_anything_is_taken_where_any_value_is() -> None:
 def test_what_a_reply_cannot_be_read_as(
     kind: DataType, schema: dict[str, Any], reason: str
 ) -> None:
-    found = returns(kind, schema, {}, is_json=True)
+    found = returns(kind, schema, NONE, is_json=True)
     assert len(found) == 1
     assert reason in found[0]
 
 
 def test_a_time_is_text_in_json_only() -> None:
-    assert returns(StringType(), formatted("date-time"), {}, is_json=True) == []
-    assert returns(StringType(), formatted("date-time"), {}, is_json=False)
+    assert returns(StringType(), formatted("date-time"), NONE, is_json=True) == []
+    assert returns(StringType(), formatted("date-time"), NONE, is_json=False)
 
 
 def test_types_are_derived() -> None:
@@ -164,7 +165,7 @@ def test_types_are_derived() -> None:
         inner={"$ref": "#/$defs/Inner"}, price=formatted("decimal"), days=array(formatted("date")),
         rates=mapping(NUMBER), id=formatted("uuid"), none=NULL,
     )  # fmt: skip
-    assert type_of(schema, definitions).simpleString() == (
+    assert type_of(schema, Definitions(definitions)).simpleString() == (
         "struct<inner:struct<a:bigint>,price:decimal(38,18),days:array<date>,"
         "rates:map<string,double>,id:string,none:string>"
     )
@@ -174,7 +175,7 @@ def test_types_are_derived() -> None:
         ({"$ref": "#/$defs/Loop"}, "nested too deeply"),
     ):
         with pytest.raises(ValueError, match=reason):
-            type_of(schema, definitions)
+            type_of(schema, Definitions(definitions))
 
 
 # --- messages -------------------------------------------------------------------------------------

@@ -21,9 +21,12 @@ from requite.errors import (
     RemoteFailure,
     RemoteViolation,
 )
+from requite.spark.typed.decoding import Decoder
 from requite.spark.typed.derived import type_of
-from requite.spark.typed.fitting import returns, takes
+from requite.spark.typed.encoding import Encoder
+from requite.spark.typed.fitting import Definitions, returns, takes
 from requite.spark.typed.refused import Refused
+from requite.typed.codec import codec_of
 from requite.typed.described import DescribedMethod, Description, Schema, read_description
 from requite.typed.names import DESCRIBE
 from requite.typed.refusals import error_of, told_by
@@ -124,7 +127,7 @@ def _method(described: Description, address: str) -> DescribedMethod:
 def _checked(
     described: Description, method: DescribedMethod, body: DataType, reply: DataType | None
 ) -> Contract:
-    address, definitions = method.address, described.definitions
+    address, definitions = method.address, Definitions(described.definitions)
     if misfits := takes(body, method.input, definitions):
         raise ConfigurationError(f"the body does not fit {address}: {'; '.join(misfits)}")
     if reply is None:
@@ -139,15 +142,19 @@ def _checked(
         raise ConfigurationError(
             f"{address} does not return {reply.simpleString()}: {'; '.join(misfits)}"
         )
+    codec, schemas = codec_of(described.codec), described.definitions
+    # What cannot be made raises here, and not in a task.
+    Encoder(body, method.input, schemas, codec)
+    Decoder(reply, method.output, schemas, codec.name)
     return Contract(
         address,
-        described.codec,
+        codec.name,
         body,
         reply,
         method.input,
         method.output,
         frozenset(error.name for error in method.errors),
-        definitions,
+        schemas,
     )
 
 

@@ -107,7 +107,7 @@ class Decoder:
     """Decodes replies; the output of the method fits the type."""
 
     def __init__(
-        self, kind: DataType, schema: Schema, definitions: Definitions, codec: str
+        self, kind: DataType, schema: Schema, definitions: Mapping[str, Schema], codec: str
     ) -> None:
         self._decode: Callable[[bytes], Any]
         if schema.get("contentEncoding") == "binary":
@@ -116,7 +116,7 @@ class Decoder:
             self._decode = _nothing
         else:
             self._decode = _DECODERS[codec](
-                _Types(definitions).of(kind, [schema]), dec_hook=_read_decimal
+                _Types(Definitions(definitions)).of(kind, [schema]), dec_hook=_read_decimal
             ).decode
 
     def decode(self, body: bytes, attempts: int) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
@@ -29,9 +29,9 @@ class Encoder:
     """Encodes values of a type of Spark that fits the method's input."""
 
     def __init__(
-        self, kind: DataType, schema: Schema, definitions: Definitions, codec: Codec
+        self, kind: DataType, schema: Schema, definitions: Mapping[str, Schema], codec: Codec
     ) -> None:
-        self._convert = _Converters(definitions, codec).of(kind, schema, "$")
+        self._convert = _Converters(Definitions(definitions), codec).of(kind, schema, "$")
         is_bytes = schema.get("contentEncoding") == "binary"
         self._encode: Callable[[Any], bytes] = bytes if is_bytes else codec.encode
 

@@ -11,10 +11,9 @@ from typing import Final
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
+from requite.errors import RemoteViolation
 from requite.typed.described import Schema
-from requite.typed.schema import kind_of, resolved, values_of
-
-Definitions = Mapping[str, Schema]
+from requite.typed.schema import REFERENCE, kind_of, values_of
 
 _ENCODINGS: Final = {"base64": "base64", "binary": "bytes"}
 _FORMATS: Final = ("date", "date-time", "decimal", "duration", "time")
@@ -46,6 +45,43 @@ _READ_AS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+_PARTS_MAX: Final = 100_000  # 1 s; a message of 100 fields has fewer than 1,000
+
+
+class Definitions:
+    """The definitions of a peer's description, for one use of them.
+
+    Definitions of a few bytes each can refer to each other in more ways than anybody can follow:
+    ten that name the next one twice are a thousand. So the parts of the schemas that are visited
+    are counted.
+    """
+
+    def __init__(self, schemas: Mapping[str, Schema]) -> None:
+        self._schemas = schemas
+        self._left = _PARTS_MAX
+
+    def resolved(self, schema: Schema) -> Schema:
+        """Return the schema to which a schema refers, and itself if it is no reference.
+
+        Raises `RemoteViolation` once too many parts have been visited.
+        """
+        self._visit(schema)
+        while isinstance(reference := schema.get("$ref"), str):
+            schema = self._schemas.get(reference.removeprefix(REFERENCE), {})
+            self._visit(schema)
+        return schema
+
+    def _visit(self, schema: Schema) -> None:
+        self._left -= 1 + sum(
+            len(part) for part in schema.values() if isinstance(part, list | dict)
+        )
+        if self._left < 0:
+            raise RemoteViolation(
+                "the schemas of the description refer to each other too often: reading them for one"
+                f" method visits more than {_PARTS_MAX:,} parts"
+            )
+
+
 def word_of(schema: Schema) -> str:
     """Return one word for the kind of a schema that is no reference and no union."""
     encoding = schema.get("contentEncoding")
@@ -68,7 +104,7 @@ class Alternatives:
             self.schemas = [_DECIMAL]
 
     def _add(self, schema: Schema, definitions: Definitions) -> None:
-        schema = resolved(schema, definitions)
+        schema = definitions.resolved(schema)
         parts = schema.get("anyOf") or schema.get("oneOf")
         if parts is None and len(schema.get("allOf", ())) == 1:
             parts = schema["allOf"]
