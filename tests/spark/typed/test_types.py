@@ -239,9 +239,25 @@ def test_an_absent_field_has_its_default_or_is_null_if_it_may_be_absent() -> Non
     kind = struct(a=LongType(), b=LongType(), c=LongType(), d=ArrayType(DecimalType(3, 1)))
     decoder = Decoder(kind, schema, {}, "json")
     assert decoder.decode(b'{"a":1,"x":0}', 1) == {"a": 1, "b": 7, "c": None, "d": [Decimal("1.5")]}
-    assert decoder.decode(b'{"a":1,"b":null}', 1)["b"] is None
+    for name in ("b", "c"):
+        with pytest.raises(BadReply, match=rf"\$\.{name}: .*got null"):
+            decoder.decode(b'{"a":1,"%b":null}' % name.encode(), 1)
     with pytest.raises(BadReply, match=r"\$: .*missing"):
         decoder.decode(b"{}", 1)
+
+
+def test_not_null_needs_one_default_that_is_not_null() -> None:
+    kind = StructType([StructField("n", LongType(), False)])
+    five = record(n=INTEGER | {"default": 5})
+    assert returns(kind, five, NONE, is_json=True) == []
+    assert Decoder(kind, five, {}, "json").decode(b"{}", 1) == {"n": 5}
+    none, six = record(n=INTEGER | {"default": None}), record(n=INTEGER | {"default": 6})
+    for schema in (none, {"anyOf": [five, six]}):
+        assert "$.n may be null, and the type is NOT NULL" in returns(kind, schema, NONE, True)
+        assert Decoder(kind, schema, {}, "json").decode(b"{}", 1) == {"n": None}
+    outer = {"anyOf": [record("inner", inner=five), record("inner", inner=six)]}
+    found = returns(struct(inner=kind), outer, NONE, True)
+    assert "$.inner.n may be null, and the type is NOT NULL" in found
 
 
 @pytest.mark.parametrize(

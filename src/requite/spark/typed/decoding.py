@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
 
 from requite.errors import BadReply
-from requite.spark.typed.fitting import Alternatives, Definitions
+from requite.spark.typed.fitting import Alternatives, Definitions, default_of
 from requite.typed.codec import FLAWS, flaw_of
 from requite.typed.described import Schema
 from requite.typed.messages import bad_reply
@@ -176,7 +176,7 @@ class _Types:
             if all(field.name in schema.get("required", []) for schema in schemas):
                 fields.append((name, made))
             else:
-                fields.append((name, made | None, _default(parts, made)))
+                fields.append((name, made, _default(parts, made)))
         names = {f"f{number}": field.name for number, field in enumerate(kind.fields)}
         return msgspec.defstruct("Reply", fields, rename=names, kw_only=True)
 
@@ -187,9 +187,8 @@ def _parts(schemas: list[Schema], key: str) -> list[Schema]:
 
 def _default(parts: list[Schema], made: Any) -> Any:
     """Return the default of a field that may be left out: None if its schemas have none."""
-    if len(parts) != 1 or parts[0].get("default") is None:
+    if (default := default_of(parts)) is None:
         return None
-    default = parts[0]["default"]
     return msgspec.field(
         default_factory=lambda: msgspec.convert(default, made, dec_hook=_read_decimal)
     )

@@ -7,7 +7,7 @@ row, by the service (`BadRequest`) or by the decoder (`BadReply`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
@@ -160,19 +160,38 @@ def _not_taken(
         yield f"{path} is {_name(kind)}, not {word}"
 
 
+def default_of(parts: list[Schema]) -> Any:
+    """Return the value of a field that a reply lacks, None for null. `parts`: its schemas in the
+    alternatives of the struct, of which only a single one tells what the method means."""
+    return parts[0].get("default") if len(parts) == 1 else None
+
+
 def returns(
-    kind: DataType, schema: Schema, definitions: Definitions, is_json: bool, path: str = "$"
+    kind: DataType,
+    schema: Schema,
+    definitions: Definitions,
+    is_json: bool,
+    path: str = "$",
+    is_single: bool = True,
 ) -> list[str]:
-    """Return why a method's output cannot be read as a type; empty if it can."""
+    """Return why a method's output cannot be read as a type; empty if it can. `is_single`: whether
+    the schema has no alternatives further up."""
+    options = Alternatives(schema, definitions).schemas
+    is_single = is_single and len(options) == 1
     return [
         reason
-        for option in Alternatives(schema, definitions).schemas
-        for reason in _not_read(kind, option, definitions, is_json, path)
+        for option in options
+        for reason in _not_read(kind, option, definitions, is_json, path, is_single)
     ]
 
 
 def _not_read(
-    kind: DataType, schema: Schema, definitions: Definitions, is_json: bool, path: str
+    kind: DataType,
+    schema: Schema,
+    definitions: Definitions,
+    is_json: bool,
+    path: str,
+    is_single: bool,
 ) -> Iterator[str]:
     word = word_of(schema)
     properties = schema.get("properties", {})
@@ -183,17 +202,18 @@ def _not_read(
             if part is None:
                 yield f"{where} is unknown; {path} has {', '.join(properties)}"
                 continue
-            yield from returns(field.dataType, part, definitions, is_json, where)
-            is_optional = field.name not in schema.get("required", []) and "default" not in part
+            yield from returns(field.dataType, part, definitions, is_json, where, is_single)
+            has_default = is_single and default_of([part]) is not None
+            is_optional = field.name not in schema.get("required", []) and not has_default
             yield from _null(field.nullable, part, definitions, where, is_optional)
     elif isinstance(kind, ArrayType) and word == "array" and schema.get("items"):
         items = schema["items"]
-        yield from returns(kind.elementType, items, definitions, is_json, f"{path}[]")
+        yield from returns(kind.elementType, items, definitions, is_json, f"{path}[]", is_single)
         yield from _null(kind.containsNull, items, definitions, f"{path}[]")
     elif isinstance(kind, MapType) and word == "object" and isinstance(inner, dict):
         if not isinstance(kind.keyType, StringType):
             yield f"{path} has keys of string, not {_name(kind.keyType)}"
-        yield from returns(kind.valueType, inner, definitions, is_json, f"{path}.*")
+        yield from returns(kind.valueType, inner, definitions, is_json, f"{path}.*", is_single)
         yield from _null(kind.valueContainsNull, inner, definitions, f"{path}.*")
     elif word == "date-time" and is_json and isinstance(kind, StringType):
         return
