@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
@@ -231,6 +232,11 @@ def test_decimals_that_do_not_fit_are_refused(body: bytes) -> None:
         decoder.decode(body, 1)
 
 
+@pytest.mark.parametrize("body", [b"", b"null"])
+def test_a_method_that_returns_nothing_has_null(body: bytes) -> None:
+    assert Decoder(struct(a=LongType()), NULL, {}, "json").decode(body, 1) is None
+
+
 def test_an_absent_field_has_its_default_or_is_null_if_it_may_be_absent() -> None:
     schema = record(
         "a", a=INTEGER, b=INTEGER | {"default": 7}, c=INTEGER,
@@ -258,6 +264,29 @@ def test_not_null_needs_one_default_that_is_not_null() -> None:
     outer = {"anyOf": [record("inner", inner=five), record("inner", inner=six)]}
     found = returns(struct(inner=kind), outer, NONE, True)
     assert "$.inner.n may be null, and the type is NOT NULL" in found
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "value", "twice"),
+    [
+        (struct(n=LongType()), record("n", n=INTEGER), {"n": 1}, ["n", 1, "n", 2]),
+        (struct(n=LongType()), record("n", n=INTEGER), {"n": 1}, ["n", 1, "x", 1, "x", 1]),
+        (MapType(StringType(), LongType()), mapping(INTEGER), {"a": 1}, ["a", 1, "a", 1]),
+    ],
+)
+def test_keys_that_come_twice_are_refused(
+    kind: DataType, schema: dict[str, Any], value: dict[str, int], twice: list[Any]
+) -> None:
+    kind, schema = ArrayType(kind), array(schema)
+    pairs = zip(map(msgspec.json.encode, twice[::2]), twice[1::2], strict=True)
+    json = b"[{%b}]" % b",".join(b"%b:%d" % pair for pair in pairs)
+    head = bytes([0x91, 0x80 | len(twice) // 2])
+    msgpack = head + b"".join(map(msgspec.msgpack.encode, twice))
+    for codec, body in ((JSON, json), (MSGPACK, msgpack)):
+        decoder = Decoder(kind, schema, {}, codec.name)
+        assert decoder.decode(codec.encode([value]), 1) == [value]
+        with pytest.raises(BadReply, match="twice"):
+            decoder.decode(body, 1)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructT
 
 from requite.errors import BadReply
 from requite.spark.typed.fitting import Alternatives, Definitions, default_of
-from requite.typed.codec import FLAWS, flaw_of
+from requite.typed.codec import FLAWS, codec_of, flaw_of
 from requite.typed.described import Schema
 from requite.typed.messages import bad_reply
 
@@ -110,11 +110,14 @@ class Decoder:
         self, kind: DataType, schema: Schema, definitions: Mapping[str, Schema], codec: str
     ) -> None:
         self._decode: Callable[[bytes], Any]
+        self._has_keys = False
+        self._check_keys: Callable[[bytes], None] = codec_of(codec).check_keys
         if schema.get("contentEncoding") == "binary":
             self._decode = bytes
         elif schema.get("type") == "null":
             self._decode = _nothing
         else:
+            self._has_keys = _has_keys(kind)
             self._decode = _DECODERS[codec](
                 _Types(Definitions(definitions)).of(kind, [schema]), dec_hook=_read_decimal
             ).decode
@@ -123,9 +126,18 @@ class Decoder:
         """Return a reply as Arrow takes it: dicts for structs and maps. Raises `BadReply`."""
         try:
             value = self._decode(body)
+            if self._has_keys:
+                self._check_keys(body)
             return msgspec.to_builtins(value, builtin_types=_AS_THEY_ARE, enc_hook=Decimal)
         except FLAWS as error:
             raise _misfit(error, attempts) from error
+
+
+def _has_keys(kind: DataType) -> bool:
+    """Whether values have keys, which a method may send twice."""
+    return isinstance(kind, StructType | MapType) or (
+        isinstance(kind, ArrayType) and _has_keys(kind.elementType)
+    )
 
 
 def _misfit(error: Exception, attempts: int) -> BadReply:
