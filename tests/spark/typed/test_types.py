@@ -152,6 +152,17 @@ def test_what_a_reply_cannot_be_read_as(
     assert reason in found[0]
 
 
+@pytest.mark.parametrize("schema", [{}, record("a", a=INTEGER)])
+def test_fields_of_one_name_are_refused(schema: dict[str, Any]) -> None:
+    pair = StructType([StructField("a", LongType()), StructField("a", LongType())])
+    assert takes(pair, schema, NONE) == ["$ has 2 fields named a"]
+    nested = struct(b=ArrayType(MapType(StringType(), pair)))
+    whole = record(b=array(mapping(schema))) if schema else schema
+    assert takes(nested, whole, NONE) == ["$.b[].* has 2 fields named a"]
+    if schema:
+        assert returns(pair, schema, NONE, is_json=True) == ["$ has 2 fields named a"]
+
+
 def test_a_time_is_text_in_json_only() -> None:
     assert returns(StringType(), formatted("date-time"), NONE, is_json=True) == []
     assert returns(StringType(), formatted("date-time"), NONE, is_json=False)

@@ -6,6 +6,7 @@ row, by the service (`BadRequest`) or by the decoder (`BadReply`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -134,7 +135,11 @@ def _not_taken(
     kind: DataType, schema: Schema, definitions: Definitions, path: str
 ) -> Iterator[str]:
     word = word_of(schema)
+    if isinstance(kind, StructType):
+        yield from _twice(kind, path)
     if word == "any value":
+        for name, inner_kind in _parts(kind):
+            yield from takes(inner_kind, {}, definitions, path + name)
         return
     properties = schema.get("properties", {})
     inner = schema.get("additionalProperties", not properties)
@@ -158,6 +163,20 @@ def _not_taken(
             yield from takes(kind.valueType, inner, definitions, f"{path}.*")
     elif word not in _TAKEN_BY.get(kind.typeName(), ()):
         yield f"{path} is {_name(kind)}, not {word}"
+
+
+def _twice(kind: StructType, path: str) -> Iterator[str]:
+    for name, count in Counter(kind.names).items():
+        if count > 1:
+            yield f"{path} has {count} fields named {name}"
+
+
+def _parts(kind: DataType) -> list[tuple[str, DataType]]:
+    if isinstance(kind, StructType):
+        return [(f".{field.name}", field.dataType) for field in kind.fields]
+    if isinstance(kind, ArrayType):
+        return [("[]", kind.elementType)]
+    return [(".*", kind.valueType)] if isinstance(kind, MapType) else []
 
 
 def default_of(parts: list[Schema]) -> Any:
@@ -197,6 +216,7 @@ def _not_read(
     properties = schema.get("properties", {})
     inner = schema.get("additionalProperties")
     if isinstance(kind, StructType) and word == "object" and properties:
+        yield from _twice(kind, path)
         for field in kind.fields:
             where, part = f"{path}.{field.name}", properties.get(field.name)
             if part is None:
