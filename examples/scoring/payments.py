@@ -37,6 +37,6 @@ def payments() -> pa.Table:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(payments(), folder / "part-0.parquet")
     print(f"{COUNT:,} payments in {folder}")

@@ -29,7 +29,10 @@ def test_the_example_runs_as_its_readme_says(tmp_path: Path) -> None:
                 printed = terminals.run([*words, "--bind", "tcp://127.0.0.1:0"])
                 place = printed.split("tcp://")[1].strip()
             else:
-                printed = terminals.run([word.replace(PRINTED, place) for word in words])
+                words = [word.replace(PRINTED, place) for word in words]
+                if "payments.py" in words:  # a second run writes the same table
+                    terminals.run(words)
+                printed = terminals.run(words)
             shown, wanted = printed.replace(place, PRINTED).split(), output.split()
             assert shown[: len(wanted)] == wanted, printed
     finally:
