@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import DataType, DateType, TimestampType
+from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
 
+from requite.errors import BadReply
+from requite.spark.typed.decoding import Decoder
 from requite.spark.typed.encoding import Encoder
-from requite.typed.codec import JSON
+from requite.typed.codec import JSON, MSGPACK
 
 _TIME = {"type": "string", "format": "date-time"}
 
@@ -37,3 +39,31 @@ def test_a_local_mean_time_is_the_same_instant() -> None:
     [body], _faults = Encoder(TimestampType(), _TIME, {}, JSON).encode(column)
     assert body is not None
     assert msgspec.json.decode(body, type=datetime) == column[0].as_py()
+
+
+def test_no_time_of_a_reply_is_rounded() -> None:
+    time, local = (Decoder(kind(), _TIME, {}, "json") for kind in (TimestampType, TimestampNTZType))
+    exact = datetime(2020, 1, 1, microsecond=123456)
+    assert time.decode(b'"2020-01-01T00:00:00.123456000Z"', 1) == exact.replace(tzinfo=UTC)
+    assert local.decode(b'"2020-01-01T00:00:00.123456000"', 1) == exact
+    for decoder, zone in ((time, b"Z"), (time, b"+01:00"), (local, b"")):
+        for digits in (b"123456789", b"0000001", b"9999999"):
+            with pytest.raises(BadReply, match="finer than a microsecond"):
+                decoder.decode(b'"2020-01-01T00:00:00.%b%b"' % (digits, zone), 1)
+    with pytest.raises(BadReply, match="with no timezone"):
+        local.decode(b'"2020-01-01T00:00:00Z"', 1)
+    with pytest.raises(BadReply, match="with a timezone"):
+        time.decode(b'"2020-01-01T00:00:00"', 1)
+    with pytest.raises(BadReply):
+        time.decode(b"5", 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (TimestampType(), datetime(2020, 1, 1, microsecond=123456, tzinfo=UTC)),
+        (TimestampNTZType(), datetime(2020, 1, 1, microsecond=123456)),
+    ],
+)
+def test_times_of_messagepack_are_read(kind: DataType, value: datetime) -> None:
+    assert Decoder(kind, _TIME, {}, "msgpack").decode(MSGPACK.encode(value), 1) == value

@@ -1,12 +1,14 @@
 """Decode the replies of a typed method as values of a type of Spark.
 
 Nothing is rounded and nothing becomes null that the method did not send as null: an integer out of
-range, a decimal with too many digits, a missing field are `BadReply`.
+range, a decimal with too many digits, a time finer than a microsecond, a missing field are
+`BadReply`.
 """
 
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, InvalidOperation
 from typing import Annotated, Any, Final
@@ -46,8 +48,6 @@ _PLAIN: Final[Mapping[str, Any]] = {
     "double": float,
     "string": str,
     "date": datetime.date,
-    "timestamp": Annotated[datetime.datetime, msgspec.Meta(tz=True)],
-    "timestamp_ntz": Annotated[datetime.datetime, msgspec.Meta(tz=False)],
     "binary": bytes,
 }
 _DECODERS: Final[Mapping[str, Any]] = {
@@ -55,6 +55,7 @@ _DECODERS: Final[Mapping[str, Any]] = {
     "msgpack": msgspec.msgpack.Decoder,
 }
 _WIDE: Final = Context(prec=40)
+_FINER: Final = re.compile(r"\.\d{6}\d*[1-9]", re.ASCII)
 _AS_THEY_ARE: Final = (bytes, Decimal, datetime.date, datetime.datetime)
 _EMPTY: Final = (b"", b"null", b"\xc0")
 
@@ -92,6 +93,10 @@ class Fixed(Decimal):
             raise ValueError(f"{number} does not fit DECIMAL({cls.precision},{cls.scale}) exactly")
         return cls(number.quantize(Decimal(1).scaleb(-cls.scale), context=_WIDE))
 
+    def plain(self) -> Decimal:
+        """Return the value as Arrow takes it."""
+        return Decimal(self)
+
     def _fits(self) -> bool:
         digits, exponent = self.as_tuple().digits, int(self.as_tuple().exponent)
         significant = len(digits)
@@ -101,6 +106,35 @@ class Fixed(Decimal):
                 return True
         whole = self.adjusted() + 1 if self else 0
         return exponent >= -self.scale and whole <= self.precision - self.scale
+
+
+class Time:
+    """A time with a time zone. Those of JSON are text, which msgspec would round to 1 us."""
+
+    kind: Any = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
+
+    def __init__(self, value: datetime.datetime) -> None:
+        self._value = value
+
+    @classmethod
+    def read(cls, value: Any) -> Time:
+        """Return a time from its text or, with MessagePack, a time. Raises `ValueError`."""
+        if isinstance(value, str) and _FINER.search(value):
+            raise ValueError(f"{value} is finer than a microsecond")
+        return cls(msgspec.convert(value, cls.kind))
+
+    def plain(self) -> datetime.datetime:
+        """Return the value as Arrow takes it."""
+        return self._value
+
+
+class LocalTime(Time):
+    """A time without a time zone."""
+
+    kind = Annotated[datetime.datetime, msgspec.Meta(tz=False)]
+
+
+_TIMES: Final[Mapping[str, type[Time]]] = {"timestamp": Time, "timestamp_ntz": LocalTime}
 
 
 class Decoder:
@@ -119,7 +153,7 @@ class Decoder:
         else:
             self._has_keys = _has_keys(kind)
             self._decode = _DECODERS[codec](
-                _Types(Definitions(definitions)).of(kind, [schema]), dec_hook=_read_decimal
+                _Types(Definitions(definitions)).of(kind, [schema]), dec_hook=_read
             ).decode
 
     def decode(self, body: bytes, attempts: int) -> Any:
@@ -128,7 +162,7 @@ class Decoder:
             value = self._decode(body)
             if self._has_keys:
                 self._check_keys(body)
-            return msgspec.to_builtins(value, builtin_types=_AS_THEY_ARE, enc_hook=Decimal)
+            return msgspec.to_builtins(value, builtin_types=_AS_THEY_ARE, enc_hook=_plain)
         except FLAWS as error:
             raise _misfit(error, attempts) from error
 
@@ -145,8 +179,12 @@ def _misfit(error: Exception, attempts: int) -> BadReply:
     return bad_reply(path, reason, attempts)
 
 
-def _read_decimal(kind: type[Fixed], value: Any) -> Fixed:
+def _read(kind: type[Fixed | Time], value: Any) -> Fixed | Time:
     return kind.read(value)
+
+
+def _plain(value: Fixed | Time) -> Decimal | datetime.datetime:
+    return value.plain()
 
 
 def _nothing(body: bytes) -> None:
@@ -178,7 +216,7 @@ class _Types:
         if isinstance(kind, DecimalType):
             size = {"precision": kind.precision, "scale": kind.scale}
             return type("Fixed", (Fixed,), size)
-        return _PLAIN[kind.typeName()]
+        return _TIMES.get(kind.typeName()) or _PLAIN[kind.typeName()]
 
     def _struct(self, kind: StructType, schemas: list[Schema]) -> Any:
         fields: list[Any] = []
@@ -201,6 +239,4 @@ def _default(parts: list[Schema], made: Any) -> Any:
     """Return the default of a field that may be left out: None if its schemas have none."""
     if (default := default_of(parts)) is None:
         return None
-    return msgspec.field(
-        default_factory=lambda: msgspec.convert(default, made, dec_hook=_read_decimal)
-    )
+    return msgspec.field(default_factory=lambda: msgspec.convert(default, made, dec_hook=_read))
