@@ -128,6 +128,33 @@ def test_incompatible_changes(old: Any, new: Any, change: str | None) -> None:
         assert part in told
 
 
+def test_types_that_refer_to_each_other_in_many_ways_are_compared_once() -> None:
+    def linked(end: Any) -> Description:
+        references = [{"anyOf": [{"$ref": f"#/$defs/A{n}"}]} for n in range(61)]
+        schemas = {
+            f"A{n}": {
+                "type": "object",
+                "properties": {"a": references[n + 1]} | {"b": {**references[n + 1]}},
+            }
+            for n in range(60)
+        }
+        schemas["A60"] = {"type": "object", "properties": {"end": end, "top": references[0]}}
+        return msgspec.structs.replace(
+            ENDLESS,
+            definitions=schemas,
+            methods=[
+                msgspec.structs.replace(
+                    ENDLESS.methods[0], input=references[0], output={"type": "null"}
+                )
+            ],
+        )
+
+    old, new = linked({"type": "string"}), linked({"type": "integer"})
+    assert incompatible_changes(old, old) == []
+    [told] = incompatible_changes(old, new)
+    assert told.endswith(f"{'.a' * 60}.end is string, not integer")
+
+
 def test_other_incompatible_changes() -> None:
     before, after = described(Shop().service), described(Shop(partials=False).service)
     assert incompatible_changes(before, after) == ["watch is gone", "listing is gone"]

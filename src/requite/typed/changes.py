@@ -60,16 +60,19 @@ class _Comparison:
     def __init__(self, writers: Definitions, readers: Definitions) -> None:
         self._writers = writers
         self._readers = readers
-        self._compared: set[tuple[str, str]] = set()
+        self._found: dict[tuple[int, int], list[str]] = {}
 
-    def misfits(self, writer: Schema, reader: Schema, path: str) -> Iterator[str]:
-        """Yield why values of `writer` do not fit `reader`; a recursive type is compared once."""
-        pair = (str(writer.get("$ref", "")), str(reader.get("$ref", "")))
-        if all(pair):
-            if pair in self._compared:
-                return
-            self._compared.add(pair)
+    def misfits(self, writer: Schema, reader: Schema, path: str) -> list[str]:
+        """Return why values of `writer` do not fit `reader`. Two schemas are compared once, at the
+        first place that has them: types may be recursive, or refer to each other in many ways."""
         writer, reader = resolved(writer, self._writers), resolved(reader, self._readers)
+        pair = (id(writer), id(reader))
+        if pair not in self._found:
+            self._found[pair] = []
+            self._found[pair] = list(dict.fromkeys(self._whole(writer, reader, path)))
+        return self._found[pair]
+
+    def _whole(self, writer: Schema, reader: Schema, path: str) -> Iterator[str]:
         for alternative in writer.get("anyOf", [writer]):
             readers = reader.get("anyOf", [reader])
             reasons = [list(self._one(alternative, each, path)) for each in readers]
