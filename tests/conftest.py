@@ -57,6 +57,12 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     limits.watch(item)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Stop the watchdog."""
+    limits.end()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the CPU time of the run."""
     limits.summary(terminalreporter)

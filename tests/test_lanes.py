@@ -221,6 +221,37 @@ def test_a_hanging_test_is_ended_even_if_it_hangs_in_c_code(tmp_path: Path) -> N
     assert "in test_stuck_in_c" in ended.stderr
 
 
+SLOW_END = """
+import time
+from tests.support import limits
+
+limits.GRACE_S = 1.0
+
+def pytest_configure(config):
+    limits.begin(config)
+
+def pytest_runtest_teardown(item):
+    limits.watch(item)
+
+def pytest_sessionfinish():
+    limits.end()
+
+def pytest_unconfigure():
+    time.sleep(4.0)  # longer than the watchdog would wait
+"""
+
+
+def test_the_watchdog_does_not_watch_the_end_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(SLOW_END)
+    (tmp_path / "test_fine.py").write_text("def test_fine():\n    assert True\n")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\ntimeout = 2\npythonpath = {ROOT}\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "."]
+    ended = subprocess.run(
+        command, cwd=tmp_path, timeout=60, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
 @pytest.mark.parametrize("seed", ["-1", "4294967296"])
 def test_a_seed_out_of_range_is_rejected(capsys: pytest.CaptureFixture[str], seed: str) -> None:
     with pytest.raises(SystemExit):

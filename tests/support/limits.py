@@ -42,6 +42,12 @@ def watch(item: pytest.Item) -> None:
     faulthandler.dump_traceback_later(limit_s + GRACE_S, exit=True, file=file)
 
 
+def end() -> None:
+    """Stop the watchdog after the last test: pytest then collects garbage, which may take minutes
+    on a busy machine."""
+    faulthandler.cancel_dump_traceback_later()
+
+
 def summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the CPU time of this process, and of its children that have ended."""
     times = os.times()
