@@ -121,7 +121,10 @@ class Time:
         """Return a time from its text or, with MessagePack, a time. Raises `ValueError`."""
         if isinstance(value, str) and _FINER.search(value):
             raise ValueError(f"{value} is finer than a microsecond")
-        return cls(msgspec.convert(value, cls.kind))
+        try:
+            return cls(msgspec.convert(value, cls.kind))
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error  # to which msgspec adds the path
 
     def plain(self) -> datetime.datetime:
         """Return the value as Arrow takes it."""
