@@ -17,7 +17,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from tests.gateway.rig import Held, events_of, opened
-from tests.typed.shop import Shop, served
+from tests.typed.shop import Order, Shop, served
 
 import requite
 from requite.errors import ConfigurationError
@@ -238,6 +238,24 @@ async def test_an_idempotency_key_reaches_the_worker() -> None:
             answer = await door.post("orders.price", APPLE, Idempotency_Key=field)
             assert (answer.status, answer.said["error"]) == (400, "BadRequest")
         assert len(shop.seen) == 4
+
+
+async def test_one_value_is_one_message_however_it_is_written() -> None:
+    bank, paid = requite.Service("bank"), list[Order]()
+
+    @bank.method(idempotent=requite.Dedup())
+    async def pay(order: Order) -> int:
+        paid.append(order)
+        return len(paid)
+
+    async with opened(bank) as door:
+        for body in (b'{"sku": "a", "count": 2}', b'{"count":2.0,\n"sku":"\\u0061"}'):
+            answer = await door.post("bank.pay", body, Idempotency_Key="1")
+            assert (answer.status, answer.said) == (200, 1)
+        other = await door.post("bank.pay", {"sku": "a", "count": 3}, Idempotency_Key="1")
+        assert (other.status, other.said["error"]) == (400, "BadRequest")
+        assert "key" in other.said["reason"]
+    assert paid == [Order("a", 2)]
 
 
 @pytest.mark.parametrize("key", ["", "again"])

@@ -27,10 +27,10 @@ def shop(address: str = "orders.price", carries: Carries = ALL, **settings: Any)
     return JsonMethod(read_description(body, "it"), address, carries)
 
 
-def foreign(schema: Any, **definitions: Any) -> JsonMethod:
+def foreign(schema: Any, codec: str = "json", **definitions: Any) -> JsonMethod:
     """Return the method `a.m` of a foreign service, with this schema of its messages."""
     text = {
-        "requite": 1, "service": "a", "version": "1", "prefix": "a", "codec": "json",
+        "requite": 1, "service": "a", "version": "1", "prefix": "a", "codec": codec,
         "methods": [{"name": "m", "address": "a.m", "input": schema, "output": {}}],
         "$defs": definitions,
     }  # fmt: skip
@@ -38,9 +38,9 @@ def foreign(schema: Any, **definitions: Any) -> JsonMethod:
 
 
 # --- requests -------------------------------------------------------------------------------------
-def test_a_message_that_fits_is_sent_as_it_is() -> None:
-    text = b'{ "count": 2, "sku": "a", "new": null }'
-    assert shop().encode(text) == text
+def test_a_message_that_fits_is_sent_in_its_canonical_form() -> None:
+    text = b'{ "sku": "a", "count": 2.0, "new": null }'
+    assert shop().encode(text) == b'{"count":2,"new":null,"sku":"a"}'
     assert msgspec.msgpack.decode(shop(codec="msgpack").encode(text)) == json.loads(text)
     assert shop("orders.raw").encode(b"\xff{") == b"\xff{"
     assert shop("orders.ping").encode(b"") == b""
@@ -86,11 +86,22 @@ def test_a_message_that_is_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_number_that_the_codec_does_not_have_is_not_sent() -> None:
-    text = b'{"sku": "a", "count": 18446744073709551616}'
+    text = b'{"count":18446744073709551616,"sku":"a"}'
     assert shop().encode(text) == text
     with pytest.raises(BadRequest, match="can't serialize ints") as refused:
         shop(codec="msgpack").encode(text)
     assert not refused.value.may_have_executed
+
+
+def test_bytes_in_messages_of_messagepack_are_texts_in_base_64() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"raw": {"type": "string", "contentEncoding": "base64"}},
+    }
+    method = foreign(schema, "msgpack")
+    assert msgspec.msgpack.decode(method.encode(b'{"raw": "AP8="}')) == {"raw": b"\0\xff"}
+    with pytest.raises(BadRequest, match="a text is not base 64"):
+        method.encode(b'{"raw": "AP8"}')
 
 
 def test_a_method_that_the_service_does_not_have() -> None:

@@ -1,31 +1,27 @@
 """The bodies of requests: read within limits, and converted to what a service takes.
 
-A service has the codec JSON or MessagePack; clients of a gateway send and get JSON. Methods of
-bytes take and return them as they are.
+Clients send and get JSON, whatever the codec of the service (`requite.typed.transcoding`).
 """
 
 from __future__ import annotations
 
-import binascii
-from base64 import b64decode
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
 from starlette.requests import ClientDisconnect
 
 from requite.gateway.problems import Problem
-from requite.typed.codec import FLAWS, JSON, MSGPACK, flaw_of, msgpack_to_json
-from requite.typed.schema import REFERENCE
+from requite.typed.codec import FLAWS, JSON, flaw_of
+from requite.typed.schema import is_bytes
+from requite.typed.transcoding import from_json, to_json
 
 if TYPE_CHECKING:
     from starlette.types import Receive
 
     from requite.gateway.policy import GatewayPolicy
-    from requite.typed.described import DescribedMethod, Description, Schema
+    from requite.typed.described import DescribedMethod, Description
 
 JSON_TYPE: Final = "application/json"
 BYTES_TYPE: Final = "application/octet-stream"
-_decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class Bodies:
@@ -79,16 +75,6 @@ class Body:
         return Problem("TooLarge", f"the body has more than {size_max} bytes, the maximum")
 
 
-def is_bytes(schema: Schema) -> bool:
-    """Whether a message is bytes as they are."""
-    return schema.get("contentEncoding") == "binary"
-
-
-def is_nothing(schema: Schema) -> bool:
-    """Whether a method takes or returns nothing."""
-    return schema.get("type") == "null"
-
-
 def check_coding(field: str) -> None:
     """Raise `Problem` for a compressed body: a method of bytes would get it as it is."""
     if field.strip().lower() not in ("", "identity"):
@@ -108,68 +94,11 @@ def check_type(field: str, method: DescribedMethod) -> None:
 def payload_of(body: bytes, method: DescribedMethod, described: Description) -> bytes:
     """Return what the service gets. Raises `Problem` for a body that is not JSON, or that has an
     object with a key twice."""
-    if is_bytes(method.input):
-        return body
-    if is_nothing(method.input) and not body:
-        return b""
     try:
-        if not body:
-            raise ValueError("the body is empty")
-        value = msgspec.json.decode(body)
-        JSON.check_keys(body)
-        if described.codec == MSGPACK.name:
-            return MSGPACK.encode(_packed(value, method.input, described.definitions))
+        return from_json(body, method, described)
     except FLAWS as error:
         path, reason = flaw_of(error)
         raise Problem("BadRequest", f"{path}: {reason}", path=path, reason=reason) from error
-    return body
-
-
-def _packed(value: Any, schema: Schema, definitions: dict[str, Schema]) -> Any:
-    """Return a value whose texts in base 64 are bytes, as MessagePack has them."""
-    kinds = _alternatives(schema, definitions)
-    if isinstance(value, str):
-        texts = [kind for kind in kinds if kind.get("type") == "string"]
-        if not texts or any(kind.get("contentEncoding") != "base64" for kind in texts):
-            return value
-        try:
-            return b64decode(value, validate=True)
-        except binascii.Error as error:
-            raise ValueError(f"a text is not base 64: {error}") from error
-    if isinstance(value, dict):
-        kind = next((kind for kind in kinds if _is_tagged(value, kind)), {})
-        known, rest = kind.get("properties", {}), _schema(kind.get("additionalProperties"))
-        return {k: _packed(v, known.get(k, rest), definitions) for k, v in value.items()}
-    if isinstance(value, list):
-        kind = next((kind for kind in kinds if kind.get("type") == "array"), {})
-        first, rest = kind.get("prefixItems", []), _schema(kind.get("items"))
-        known = dict(enumerate(first))
-        return [_packed(v, known.get(n, rest), definitions) for n, v in enumerate(value)]
-    return value
-
-
-def _alternatives(schema: Schema, definitions: dict[str, Schema]) -> list[Schema]:
-    """Return the schemas of which a value has one, without references."""
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        return _alternatives(definitions.get(reference.removeprefix(REFERENCE), {}), definitions)
-    if "anyOf" in schema:
-        return [found for each in schema["anyOf"] for found in _alternatives(each, definitions)]
-    return [schema]
-
-
-def _is_tagged(value: dict[str, Any], schema: Schema) -> bool:
-    """Whether an object has the tag of a schema, if that has one."""
-    if schema.get("type") != "object":
-        return False
-    tags = {
-        name: part["enum"] for name, part in schema.get("properties", {}).items() if "enum" in part
-    }
-    return all(value.get(name) in allowed for name, allowed in tags.items() if name in value)
-
-
-def _schema(part: Any) -> Schema:
-    return part if isinstance(part, dict) else {}
 
 
 def event_data_of(payload: bytes, method: DescribedMethod, codec: str) -> bytes:
@@ -181,14 +110,8 @@ def event_data_of(payload: bytes, method: DescribedMethod, codec: str) -> bytes:
 def json_of(payload: bytes, method: DescribedMethod, codec: str, attempts: int = 1) -> bytes:
     """Return a reply as JSON, or as bytes. Raises `Problem` for one that is neither JSON nor
     MessagePack."""
-    if is_bytes(method.output):
-        return payload
-    if is_nothing(method.output) and not payload:
-        return b"null"
     try:
-        if codec == MSGPACK.name:
-            return msgpack_to_json(payload)
-        _decode_raw(payload)
+        return to_json(payload, method, codec)
     except FLAWS as error:
         path, reason = flaw_of(error)
         raise Problem(
@@ -199,4 +122,3 @@ def json_of(payload: bytes, method: DescribedMethod, codec: str, attempts: int =
             path=path,
             reason=reason,
         ) from error
-    return payload

@@ -17,7 +17,6 @@ from requite.gateway.bodies import (
     check_coding,
     check_type,
     event_data_of,
-    is_bytes,
     json_of,
     payload_of,
 )
@@ -25,6 +24,7 @@ from requite.gateway.options import Options, read_options
 from requite.gateway.problems import Problem, of_error
 from requite.gateway.streams import Outbox
 from requite.shell import clock
+from requite.typed.schema import is_bytes
 from requite.web.answers import answer_early
 
 if TYPE_CHECKING:

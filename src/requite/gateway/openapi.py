@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from requite import __version__
-from requite.gateway.bodies import BYTES_TYPE, JSON_TYPE, is_bytes, is_nothing
+from requite.gateway.bodies import BYTES_TYPE, JSON_TYPE
 from requite.gateway.options import KEY_FIELD, KEY_SIZE_MAX, TIMEOUT_FIELD
 from requite.gateway.problems import CONTENT_TYPE, KINDS
 from requite.gateway.streams import EVENTS_TYPE
-from requite.typed.schema import REFERENCE
+from requite.typed.schema import REFERENCE, is_bytes, is_nothing
 
 if TYPE_CHECKING:
     from requite.gateway.policy import GatewayPolicy

@@ -15,10 +15,12 @@ from typing import Any, Final
 from requite.errors import BadRequest, ConfigurationError, NoService, RemoteViolation
 from requite.framing.base import Limits
 from requite.speaks.plans import Carries
-from requite.typed.codec import FLAWS, JSON, codec_of, flaw_of, msgpack_to_json
-from requite.typed.described import DescribedMethod, Description, Schema
+from requite.typed.codec import FLAWS, JSON, flaw_of
+from requite.typed.described import DescribedMethod, Description
 from requite.typed.envelope import wrap_request
 from requite.typed.messages import bad_reply, unwrapping
+from requite.typed.schema import is_bytes, is_nothing
+from requite.typed.transcoding import from_json, to_json
 
 try:
     from jsonschema import Draft202012Validator as Validator
@@ -53,7 +55,7 @@ class JsonMethod:
     def __init__(self, described: Description, address: str, carries: Carries) -> None:
         self._address = address
         self._carries = carries
-        self._codec = codec_of(described.codec)
+        self._described = described
         self._method = method = _method_of(described, address)
         self._whose = f"the description of {address}"
         self.streams = method.partial
@@ -67,8 +69,8 @@ class JsonMethod:
         self._validator: Any = Validator(schema, registry=Registry())
 
     def encode(self, text: bytes) -> bytes:
-        """Return the body of a request for a message in JSON. Bytes are not JSON: a method that
-        takes bytes gets them as they are.
+        """Return the body of a request for a message in JSON (`from_json`). Bytes are not JSON: a
+        method that takes bytes gets them as they are.
 
         Raises `BadRequest` for a message that does not fit, which has not been sent, and
         `RemoteViolation` if the schema itself does not work.
@@ -79,22 +81,12 @@ class JsonMethod:
     def _encode(self, text: bytes) -> bytes:
         if len(text) > MESSAGE_SIZE_MAX:
             raise _refused("$", f"it has {len(text)} bytes; the maximum is {MESSAGE_SIZE_MAX}")
-        if _is_bytes(self._method.input):
-            return text
-        if _is_nothing(self._method.input) and not text:
-            return b""
+        method = self._method
         try:
-            message = _value(text)
-            JSON.check_keys(text)
+            if not (is_bytes(method.input) or (is_nothing(method.input) and not text)):
+                self._check(_value(text))
+            return from_json(text, method, self._described)
         except FLAWS as error:
-            path, reason = flaw_of(error)
-            raise _refused(path, reason) from error
-        self._check(message)
-        if self._codec is JSON:
-            return text
-        try:
-            return self._codec.encode(message)
-        except FLAWS as error:  # MessagePack has no integers of more than 64 bits
             raise _refused(*flaw_of(error)) from error
 
     def _check(self, message: Any) -> None:
@@ -110,12 +102,10 @@ class JsonMethod:
             raise _refused(flaw.json_path, flaw.message)
 
     def _decode(self, body: bytes, attempts: int) -> Any:
-        if _is_bytes(self._method.output):
-            return body
-        if _is_nothing(self._method.output) and not body:
-            return None
+        method = self._method
         try:
-            return _value(body if self._codec is JSON else msgpack_to_json(body))
+            said = to_json(body, method, self._described.codec)
+            return said if is_bytes(method.output) else _value(said)
         except FLAWS as error:
             raise bad_reply(*flaw_of(error), attempts) from error
 
@@ -138,14 +128,6 @@ def _refused(path: str, reason: str) -> BadRequest:
     reason = reason[:_REASON_SIZE_MAX]
     text = f"{path}: {reason}; the request was not sent, so it has not run"
     return BadRequest(text, path=path, reason=reason, may_have_executed=False)
-
-
-def _is_bytes(schema: Schema) -> bool:
-    return schema.get("contentEncoding") == "binary"
-
-
-def _is_nothing(schema: Schema) -> bool:
-    return schema.get("type") == "null"
 
 
 def _depth(value: Any) -> int:

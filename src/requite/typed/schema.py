@@ -89,3 +89,13 @@ def kind_of(schema: Schema) -> str | None:
 def values_of(schema: Schema) -> list[Any] | None:
     """Return the values of an enumeration, None for any other schema."""
     return [schema["const"]] if "const" in schema else schema.get("enum")
+
+
+def is_bytes(schema: Schema) -> bool:
+    """Whether a message is bytes as they are."""
+    return schema.get("contentEncoding") == "binary"
+
+
+def is_nothing(schema: Schema) -> bool:
+    """Whether a method takes or returns nothing."""
+    return schema.get("type") == "null"
