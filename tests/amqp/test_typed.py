@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from tests.amqp.live import serving
 from tests.support.rabbit import Rabbit
-from tests.typed.shop import Calls, Order, Orders, OutOfStock, Quote, Shop
+from tests.typed.shop import Order, Orders, OutOfStock, Quote, Shop
 
 from requite import AsyncClient, BadRequest
 
@@ -35,11 +35,16 @@ async def test_a_queue_for_each_method(rabbit: Rabbit) -> None:
 async def test_one_queue_for_all_methods(rabbit: Rabbit) -> None:
     url = f"{rabbit.url}?queue=everything"
     async with (
-        serving(url, Shop(partials=False).service),
+        serving(url, Shop().service),
         AsyncClient(url, timeout=30.0) as client,
     ):
-        orders = client.bind(Calls, "orders")
+        orders = client.bind(Orders, "orders")
         assert await orders.price(Order("a", 3)) == Quote(Decimal("1.5"))
         with pytest.raises(OutOfStock):
             await orders.price(Order("none", 1))
-        assert len(await orders.slow(Order("a", 2))) == 2
+        quotes = [Quote(Decimal(0)), Quote(Decimal(1))]
+        assert await orders.slow(Order("a", 2)) == quotes
+        assert [quote async for quote in orders.watch(Order("a", 2))] == quotes
+        assert [quote async for quote in orders.listing(Order("a", 2))] == quotes
+        with pytest.raises(OutOfStock):
+            [quote async for quote in orders.watch(Order("none", 2))]

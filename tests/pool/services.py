@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 
+from tests.typed.shop import Shop
+
 import requite
+
+orders = Shop().service
 
 
 @requite.service("pool")

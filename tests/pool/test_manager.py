@@ -7,12 +7,14 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.pool.live import RabbitTestbed, ask, eventually, until
+from tests.pool.live import COMMAND, RabbitTestbed, ask, eventually, until
 from tests.support.amqp_connection import connected, header_of
+from tests.typed.shop import Order, Orders, OutOfStock, Quote
 
 from requite import AsyncClient, CallTimeout, ConfigurationError, Poisoned
 from requite.pool.config import DriverSection, Lifetime, Limits, PoolSection, RabbitSection
@@ -40,6 +42,21 @@ async def test_the_first_request_of_a_key_starts_its_group(testbed: RabbitTestbe
     assert (key, word) == ("a/b é", "hi")
     assert await answering_worker(client) == worker_id
     assert [record.key for record in testbed.workers()] == ["a/b é"]
+
+
+async def test_a_typed_service_has_partial_replies(testbed: RabbitTestbed) -> None:
+    config = testbed.config()
+    command = [word.replace(":identify", ":orders") for word in COMMAND]
+    driver = replace(config.driver, settings={**config.driver.settings, "command": command})
+    await testbed.active(testbed.config(driver=driver))
+    quotes = [Quote(Decimal(0)), Quote(Decimal(1))]
+    for key in ("anna", "bo"):
+        orders = (await testbed.client(key)).bind(Orders, "orders")
+        assert await orders.price(Order("a", 2)) == Quote(Decimal(1))
+        assert [quote async for quote in orders.watch(Order("a", 2))] == quotes
+        with pytest.raises(OutOfStock):
+            [quote async for quote in orders.watch(Order("none", 2))]
+    assert {record.key for record in testbed.workers()} == {"anna", "bo"}
 
 
 async def test_an_idle_group_stops_and_the_next_request_starts_it_again(

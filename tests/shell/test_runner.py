@@ -67,6 +67,18 @@ def two_in_a_thread(_request: Request) -> Iterator[bytes]:
     yield b"two"
 
 
+async def two_as_a_result(request: Request) -> AsyncIterator[bytes]:
+    return two(request)
+
+
+async def one_and_a_failure(_request: Request) -> AsyncIterator[bytes]:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"one"
+        raise ValueError("no more")
+
+    return parts()
+
+
 async def nothing(_request: Request) -> bytes:
     return b""
 
@@ -101,6 +113,14 @@ async def test_a_handler_that_returns_bytes_causes_no_warning(handler: Any, capl
         [(b"one",), (b"two",)],
     )
     assert lines(caplog) == []
+
+
+async def test_the_values_of_a_returned_async_iterator_are_partial_replies() -> None:
+    inputs = await Run(two_as_a_result).ask()
+    assert inputs == [Produced(0, (b"one",)), Produced(0, (b"two",)), Finished(0, (b"",))]
+    *parts, failed = await Run(one_and_a_failure).ask()
+    assert parts == [Produced(0, (b"one",))]
+    assert failed == Finished(0, (b"ValueError: no more",), Status.FAILED)
 
 
 async def test_a_service_is_warned_of_once_across_runners(caplog: Any) -> None:

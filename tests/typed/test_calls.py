@@ -6,7 +6,7 @@ import asyncio
 import logging
 import pickle
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from decimal import Decimal
 from typing import Any, Protocol, Unpack
 
@@ -188,16 +188,61 @@ async def test_partial_replies_are_refused_where_they_are_not_carried(bind: str)
         client.bind(Orders, "orders")
 
 
-@requirement("typed:no-partials")
-@pytest.mark.parametrize("url", ["mdp://127.0.0.1?pool=p&key=k", "amqp://127.0.0.1?queue=q"])
-def test_partial_replies_are_refused_where_a_url_is_one_service(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="partial replies"):
-        requite.Worker(url, Shop().service)
-    with pytest.raises(ConfigurationError, match="partial replies"):
-        requite.AsyncClient(url).bind(Orders, "orders")
-    worker = requite.Worker(url, Shop(partials=False).service)
-    assert worker.services == ["orders"]
-    assert requite.AsyncClient(url).bind(Calls, "orders") is not None
+@requirement("typed:partials", "typed:body-request")
+async def test_a_group_of_a_pool_has_partial_replies() -> None:
+    url = "mdp+inproc://group?pool=p&key=k"
+    async with (
+        requite.Broker("inproc://group"),
+        requite.Worker(url, Shop().service) as worker,
+        requite.AsyncClient(url, timeout=20.0) as client,
+    ):
+        assert worker.services == ["orders"]
+        orders = client.bind(Orders, "orders")
+        quotes = [Quote(Decimal(n)) for n in range(3)]
+        assert await orders.price(Order("a", 3)) == Quote(Decimal("1.5"))
+        assert await orders.slow(Order("a", 3)) == quotes
+        assert [quote async for quote in orders.watch(Order("a", 3))] == quotes
+        assert [quote async for quote in orders.listing(Order("a", 3))] == quotes
+        failing = orders.watch(Order("none", 1))
+        assert await anext(failing) == quotes[0]
+        with pytest.raises(OutOfStock):
+            await anext(failing)
+        with pytest.raises(BadRequest):
+            await anext(orders.watch(b"no order"))  # type: ignore[arg-type]
+        request = b'\x11RQT1\x0corders.watch{"sku":"a","count":1}'
+        parts = [(type(part), part.body) async for part in client.stream(request)]
+        assert parts == [(Partial, b'{"price":"0"}'), (requite.Reply, b"")]
+
+
+async def test_partial_replies_of_a_group_end_with_the_call_that_is_cancelled() -> None:
+    url, ended = "mdp+inproc://group-cancelled?pool=p&key=k", asyncio.Event()
+    service = requite.Service("ticking")
+
+    @service.method
+    async def tick(count: int) -> AsyncIterator[int]:
+        try:
+            yield count
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    class Ticking(Protocol):
+        def tick(self, count: int) -> AsyncIterator[int]: ...
+
+    async with (
+        requite.Broker("inproc://group-cancelled"),
+        requite.Worker(url, service),
+        requite.AsyncClient(url, timeout=20.0) as client,
+    ):
+        async with aclosing(client.bind(Ticking, "ticking").tick(1)) as numbers:  # type: ignore[type-var]
+            assert await anext(numbers) == 1
+        await ended.wait()
+
+
+def test_a_queue_of_rabbitmq_is_one_service_with_partial_replies() -> None:
+    url = "amqp://127.0.0.1?queue=q"
+    assert requite.Worker(url, Shop().service).services == ["orders"]
+    assert requite.AsyncClient(url).bind(Orders, "orders") is not None
 
 
 @requirement("typed:old-mdp")

@@ -106,10 +106,10 @@ class _BoundMethod:
         prefix = prefix_of(options.service, options.version)
         address = f"{prefix}.{signature.name}"
         carries = options.carries
-        if signature.streams and not (carries.partials and carries.names):
+        if signature.streams and not (carries.partials and carries.refusals):
             raise ConfigurationError(
                 f"{whose} has partial replies, which the protocol of the URL does not carry; use"
-                " MDP 0.3 without a pool"
+                " MDP 0.3 or RabbitMQ"
             )
         self._caller = caller
         self._options = options

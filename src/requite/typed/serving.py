@@ -55,8 +55,8 @@ class Serving:
         self._lifespan: AbstractAsyncContextManager[Any] | None = None
         self._resolver = Resolver()
         self._state: Any = None
-        if not carries.partials:
-            _check_has_no_partials(methods, "the protocol of the URL")
+        if not (carries.partials and carries.refusals):
+            _check_has_no_partials(methods)
         served = [self._handled(method) for method in methods]
         served.append(Handled(f"{prefix}.{DESCRIBE}", describe, Kind.COROUTINE))
         if carries.names:
@@ -190,16 +190,15 @@ class Serving:
         self, prefix: str, served: list[Handled], methods: tuple[Method, ...], carries: Carries
     ) -> Handled:
         """Return the one handler that finds the method in the body of the request."""
-        _check_has_no_partials(methods, "an address that is one service")
         for method in methods:
             if method.idempotent is not None:
                 raise ConfigurationError(
                     f"{method.address} has Dedup, which needs a service name for each method; use"
                     " MDP 0.3 without a pool"
                 )
-        handlers = {each.name: _awaitable(each) for each in served}
+        handlers = {each.name: _asynchronous(each) for each in served}
 
-        async def dispatch(request: Request) -> bytes:
+        async def dispatch(request: Request) -> bytes | AsyncIterator[bytes]:
             try:
                 name, payload = unwrap_request(request.body)
             except ValueError as error:
@@ -208,11 +207,14 @@ class Serving:
             if handler is None:
                 raise no_method(name)
             request.service, request.frames = name, (payload,)
-            return await handler(request)
+            result = handler(request)
+            return await result if isinstance(result, Awaitable) else result
 
         async def dispatch_without_refusals(request: Request) -> bytes:
             try:
-                return wrap_reply(await dispatch(request))
+                result = await dispatch(request)
+                assert isinstance(result, bytes)  # methods with partial replies were refused
+                return wrap_reply(result)
             except Exception as error:
                 if not isinstance(error, RemoteFailure):
                     _log.warning("a handler of %s failed", request.service, exc_info=error)
@@ -264,18 +266,20 @@ async def _from_thread(parts: Iterator[Any]) -> AsyncIterator[Any]:
         yield part
 
 
-def _awaitable(handled: Handled) -> Callable[[Request], Awaitable[bytes]]:
-    """Return a handler as a coroutine function."""
+def _asynchronous(handled: Handled) -> Callable[[Request], Awaitable[bytes] | AsyncIterator[bytes]]:
+    """Return a handler as a coroutine function or, with partial replies, an async generator."""
     handler = handled.handler
-    if handled.kind is Kind.COROUTINE:
-        return handler
-    return lambda request: asyncio.to_thread(handler, request)
+    if handled.kind is Kind.FUNCTION:
+        return lambda request: asyncio.to_thread(handler, request)
+    if handled.kind is Kind.GENERATOR:
+        return lambda request: _from_thread(handler(request))
+    return handler
 
 
-def _check_has_no_partials(methods: tuple[Method, ...], where: str) -> None:
+def _check_has_no_partials(methods: tuple[Method, ...]) -> None:
     for method in methods:
         if method.signature.streams:
             raise ConfigurationError(
-                f"{method.address} has partial replies, which {where} does not carry; use MDP 0.3"
-                " without a pool"
+                f"{method.address} has partial replies, which the protocol of the URL does not"
+                " carry; use MDP 0.3 or RabbitMQ"
             )

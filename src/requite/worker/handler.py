@@ -11,6 +11,8 @@
 | `async def` with `yield` | on the event loop | each value yielded | empty |
 | `def` with `yield` | in a thread | each value yielded | the value returned |
 
+An `async def` handler may also return an async iterator, whose values are partial replies.
+
 A reply is bytes, or a sequence of bytes (its frames). None is an empty reply; since it usually is a
 forgotten `return`, the worker logs a warning once per service.
 
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
     from requite.dedup import Dedup
 
 Result = bytes | bytearray | memoryview | Sequence[bytes] | None
-Handler = Callable[[Request], Result | Awaitable[Result] | Iterator[Result] | AsyncIterator[Result]]
+Parts = Iterator[Result] | AsyncIterator[Result]
+Handler = Callable[[Request], Result | Awaitable[Result | AsyncIterator[Result]] | Parts]
 
 
 class Kind(Enum):

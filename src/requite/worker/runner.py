@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from contextvars import copy_context
@@ -122,6 +122,9 @@ class Runner:
             result = await self._handler(request)
             if result.__class__ is bytes and len(result) <= self._reply_size_max:  # the usual case
                 frames: Sequence[bytes] = (result,)
+            elif isinstance(result, AsyncIterator):
+                await self._produce_all(token, result)
+                return
             else:
                 frames = self._frames_of(result)
         except _NOT_THE_HANDLERS:
@@ -136,9 +139,12 @@ class Runner:
             self.submit(Started(token))
         request._token = token
         request._on_progress = self._on_progress
+        await self._produce_all(token, self._handler(request))
+
+    async def _produce_all(self, token: Any, parts: AsyncIterator[Any]) -> None:
         count = 0
         try:
-            async for part in self._handler(request):
+            async for part in parts:
                 self.submit(Produced(token, self._frames_of(part)))
                 count += 1
                 if self._free is not None:
