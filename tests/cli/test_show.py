@@ -24,7 +24,7 @@ from requite.cli.show.replies import Replies
 from requite.cli.show.requests import RequestSource
 from requite.cli.show.schedule import inject, milestones, order
 from requite.errors import BadRequest, CallTimeout
-from requite.examples import airports, tree, typed
+from requite.examples import airports, questions, tree, typed
 from requite.request import Reply
 from requite.speaks.registry import carries, read_endpoints
 from requite.typed import raises
@@ -148,26 +148,26 @@ async def test_the_demo_asks_a_typed_service_over_each_protocol(pattern, tmp_pat
     scale = Scale(requests=3, workers=2)
     with demo.run(demo, scale, None) as run:
         body = run.body(1)
-        sent = JSON.encode(typed.Question(run.replies.airports[1], 5, "1"))
+        sent = JSON.encode(questions.Question(run.replies.airports[1], 5, "1"))
         names = carries(read_endpoints(run.url, ()), None).names
         assert body == (sent if names else wrap_request("airports.nearest", sent))
 
 
 async def test_the_typed_service_answers_as_the_one_of_bytes_does():
     class Airports(Protocol):
-        @raises(typed.UnknownAirport)
-        async def nearest(self, question: typed.Question) -> typed.Neighbours: ...
+        @raises(questions.UnknownAirport)
+        async def nearest(self, question: questions.Question) -> questions.Neighbours: ...
 
     async with served(typed.airports, airports.nearest) as client:
         bound = client.bind(Airports, "airports")
-        answer = await bound.nearest(typed.Question("fra", 3, "x"))
+        answer = await bound.nearest(questions.Question("fra", 3, "x"))
         plain = await client.call(b"FRA 3 x", service="nearest")
         assert json.loads(JSON.encode(answer)) == json.loads(plain.body)
-        with pytest.raises(typed.UnknownAirport, match="no airport has the code 'NONE'"):
-            await bound.nearest(typed.Question("NONE"))
+        with pytest.raises(questions.UnknownAirport, match="no airport has the code 'NONE'"):
+            await bound.nearest(questions.Question("NONE"))
         for count in (0, 101):
             with pytest.raises(BadRequest, match="count"):
-                await bound.nearest(typed.Question("FRA", count))
+                await bound.nearest(questions.Question("FRA", count))
 
 
 # --- requests and faults --------------------------------------------------------------------------

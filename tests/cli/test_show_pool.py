@@ -27,9 +27,11 @@ from requite.cli.show.pool import MANAGER, Server
 from requite.cli.show.replies import Replies
 from requite.examples import table
 from requite.pool.drivers.records import Record, Records
+from requite.request import Reply
 from requite.testing import lifetime
 from requite.testing.processes import State
 from requite.testing.rabbitmq import SERVER_VARIABLE, unavailable
+from requite.typed.envelope import unwrap_request
 
 AIRPORTS = airportsdata.load()
 
@@ -77,7 +79,7 @@ def test_service_and_direct_computation_agree_within_a_country():
 def test_a_worker_with_an_unknown_country_is_refused():
     ended = requite(
         "worker",
-        "requite.examples.countries:nearest_at_home",
+        "requite.examples.countries:airports",
         "--connect=mdp://127.0.0.1:1",
         env={"WORKER_KEY": "XX"},
     )
@@ -199,6 +201,27 @@ def test_the_variable_names_the_rabbitmq_to_use(tmp_path, monkeypatch):
     assert "cannot find rabbitmq-server" in rabbitmq.unavailable()
     monkeypatch.setenv(rabbitmq.SERVER_VARIABLE, str(folder / "rabbitmq-server"))
     assert rabbitmq.unavailable() is None
+
+
+def test_the_groups_serve_a_typed_service():
+    """The module of the service is loaded as in a worker of Iceland."""
+    script = (
+        "from requite.examples import countries; print(countries.airports.describe()['prefix'])"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True, text=True, env=os.environ | {"WORKER_KEY": "IS"}, check=True,
+    )  # fmt: skip
+    assert loaded.stdout == "airports\n"
+    demo = DEMOS["pool"]
+    with demo.run(demo, Scale(workers=3), None) as pool:
+        name, question = unwrap_request(pool.body(0))
+        pool.replies.add(Reply([b'{"airport":"BIRK","reference":"0","nearest":[]}']))
+        verdict = pool.replies.judge(
+            dict.fromkeys(pool.replies.airports, ()), took_s=1.0, retries=0, kills=(0, 0)
+        )
+    assert (name, json.loads(question)["code"]) == ("airports.nearest", pool.replies.airports[0])
+    assert (verdict.correct, verdict.answered) == (1, 1)
 
 
 # --- a complete run -------------------------------------------------------------------------------

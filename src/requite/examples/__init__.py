@@ -7,7 +7,7 @@
 `count` streams the numbers up to the one in the body. `fail` always fails. `nearest` finds the
 airports nearest to one (requires the extra `demo`; see `requite.examples.airports`);
 `requite.examples.typed` has it as a typed service, which the demo calls.
-`requite.examples.countries` has the same within one country, for a pool. `requite.examples.names`
+`requite.examples.countries` has that one within one country, for a pool. `requite.examples.names`
 is a name service for several servers without a broker.
 """
 

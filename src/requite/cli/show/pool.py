@@ -18,7 +18,7 @@ from requite.cli.show.countries import Countries
 from requite.cli.show.description import Demo
 from requite.cli.show.groups import Groups
 from requite.cli.show.options import Scale
-from requite.cli.show.run import COMMAND, NEIGHBOURS, Run, all_airports
+from requite.cli.show.run import COMMAND, Run, all_airports
 from requite.cli.show.schedule import milestones, order
 from requite.cli.show.screen import Member
 from requite.cli.show.traffic import each_request
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 MANAGER: Final = 0
 _NAME: Final = "countries"
-_SERVICE: Final = "requite.examples.countries:nearest_at_home"
+_SERVICE: Final = "requite.examples.countries:airports"
 _MANAGER_NEEDS: Final = ("aiohttp", "prometheus_client", "starlette", "uvicorn")
 # Longer than restarts of RabbitMQ, the manager and a worker one after the other.
 _CALL_TIMEOUT_S: Final = 120.0
@@ -124,13 +124,9 @@ class PoolRun(Run):
             raise ConfigurationError(reason)
 
     @property
-    def is_in_the_body(self) -> bool:
-        """See `Run.is_in_the_body`; the pool's service is not typed."""
+    def has_envelopes(self) -> bool:
+        """See `Run.has_envelopes`; RabbitMQ carries negative replies."""
         return False
-
-    def body(self, number: int) -> bytes:
-        """Return the body of a request to the service of bytes that the groups of the pool are."""
-        return f"{self.replies.airports[number]} {NEIGHBOURS} {number}".encode()
 
     def airports(self) -> Sequence[str]:
         """Return the airport of each request.

@@ -82,7 +82,7 @@ class Run:
         self._computation: Child | None = None
         self.worker_kills = 0
         self.broker_kills = 0
-        self.replies = Replies(self.airports(), are_in_envelopes=self.is_in_the_body)
+        self.replies = Replies(self.airports(), are_in_envelopes=self.has_envelopes)
         self.source = RequestSource(len(self.replies.airports))
 
     def __enter__(self) -> Self:
@@ -113,19 +113,20 @@ class Run:
         return list(islice(cycle(codes), requests))
 
     def body(self, number: int) -> bytes:
-        """Return the body of a request: a question in JSON, as any client could send it."""
+        """Return the body of a request: a question in JSON, as any client could send it. Where the
+        client names no service, the body begins with the name of the method."""
         question = {"code": self.replies.airports[number], "count": NEIGHBOURS}
         body = _encode(question | {"reference": str(number)}).encode()
-        if not self.is_in_the_body:
+        if "service" in self.demo.client:
             return body
         from requite.typed.envelope import wrap_request
 
         return wrap_request(METHOD, body)
 
     @property
-    def is_in_the_body(self) -> bool:
-        """Whether messages carry the name of the method, and the status of replies, in their
-        bodies: the protocol has no service names."""
+    def has_envelopes(self) -> bool:
+        """Whether replies carry their status in their bodies: the protocol has neither service
+        names nor negative replies."""
         return "service" not in self.demo.client
 
     @property
