@@ -285,6 +285,36 @@ async def test_a_compressed_body_is_refused() -> None:
         assert (await door.http.post("/orders.raw", content=b"a", headers=fields)).is_success
 
 
+async def test_peers_that_do_not_speak_http_cannot_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with listening(Shop().service) as door:
+        for _ in range(50):
+            reader, writer = await door.raw(b"what is this?\r\n\r\n")
+            assert (await asyncio.wait_for(reader.read(), WAIT_S)).startswith(b"HTTP/1.1 400 ")
+            writer.close()
+        upgrade = ("Connection: Upgrade", "Upgrade: h2c")
+        reader, writer = await door.raw(request("orders.price", b'{"sku":"a","count":1}', *upgrade))
+        assert (await status_of(reader))[0] == 200
+        writer.close()
+    lines = [(each.name, each.getMessage()) for each in caplog.records]
+    assert 1 <= len(lines) < 25  # at most one per second
+    assert {name for name, _ in lines} == {"requite.gateway"}
+    assert lines[0][1].startswith("malformed request: tcp://127.0.0.1:")
+    assert "not HTTP" in lines[0][1]
+
+
+async def test_an_exception_of_the_gateway_is_logged_each_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("requite.gateway.calls.payload_of", lambda *_: 1 / 0)
+    async with listening(Shop().service) as door:
+        for _ in range(2):
+            assert (await door.http.post("/orders.price", json=ORDER)).status_code == 500
+    names = [each.name for each in caplog.records if each.exc_info]
+    assert names == 2 * ["requite.gateway.uvicorn"]
+
+
 async def test_a_body_of_another_type_is_refused() -> None:
     shop = Shop()
     async with listening(shop.service) as door:

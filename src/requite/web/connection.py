@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 import h11
+from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from requite.transport.base import Stream
 from requite.transport.sockets import queued_size
@@ -22,14 +25,36 @@ STALLED_S: Final = 30.0
 
 
 class HttpProtocol(H11Protocol):
-    """uvicorn's protocol. It tells its transport when it has received or answered something."""
+    """uvicorn's protocol. It tells its transport when it has received or answered something.
+
+    `warn` gets the warnings that a peer can cause, by kind, any number of times. `logger` gets
+    uvicorn's own errors, such as exceptions of the application.
+    """
 
     transport: HttpConnection
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        *,
+        logger: logging.Logger,
+        warn: Callable[[str, str], object],
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self.logger = logger
+        self._warn: Final = warn
 
     def handle_events(self) -> None:
         """Handle received bytes, or those after a request that was just answered."""
         super().handle_events()
         self.transport.advanced()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are not HTTP."""
+        self._warn("malformed request", f"{self.transport.peer_name}: what it sent is not HTTP")
+        super().send_400_response(msg)
 
 
 class HttpConnection(asyncio.Transport):

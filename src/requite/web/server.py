@@ -43,10 +43,11 @@ CONNECTIONS_MAX: Final = 64
 class HttpServer:
     """Serves `app` where one of `listen`, `listen_unix` and `serve` opens it.
 
-    `url` has the bound port, or the path of the Unix socket; it is empty before. `logger` gets the
-    warnings of failed handshakes. Beyond `connections_max` open connections (default:
-    `CONNECTIONS_MAX`) the one that has been idle for longest is closed. Beyond `UNSENT_MAX` bytes
-    of answers that wait for their clients, those with most of them are closed.
+    `url` has the bound port, or the path of the Unix socket; it is empty before. `logger` gets a
+    warning, at most once a second, of failed handshakes and of peers that do not speak HTTP. Beyond
+    `connections_max` open connections (default: `CONNECTIONS_MAX`) the one that has been idle for
+    longest is closed. Beyond `UNSENT_MAX` bytes of answers that wait for their clients, those with
+    most of them are closed.
     """
 
     def __init__(
@@ -78,8 +79,16 @@ class HttpServer:
         self._server = uvicorn.Server(config)
         self._server.lifespan = config.lifespan_class(config)
         self._server.servers = []  # this class has them
-        state = self._server.lifespan.state
-        self._make_protocol = partial(HttpProtocol, config, self._server.server_state, state)
+        uvicorns = logging.getLogger(f"{logger}.uvicorn")
+        uvicorns.setLevel(logging.ERROR)  # its warnings have no limit and do not name the peer
+        self._make_protocol = partial(
+            HttpProtocol,
+            config,
+            self._server.server_state,
+            self._server.lifespan.state,
+            logger=uvicorns,
+            warn=self._warnings.warn,
+        )
 
     async def listen(
         self, host: str, port: int, setting: str, tls: TlsSettings | None = None
