@@ -322,11 +322,17 @@ async def test_named_services_are_the_only_ones() -> None:
         ("mdp://127.0.0.1:1", {"dialect": "0.2"}, "MDP 0.3"),
         ("mdp://127.0.0.1:1?pool=a&key=b", {}, "without a pool"),
         ("amqp://127.0.0.1:1", {}, "name them"),
+        ("mdp://127.0.0.1:1/orders", {}, r"services=\['orders'\]"),
+        ("mdp://127.0.0.1:1", {"service": "orders"}, "after the URL: `URL orders`"),
     ],
 )
 async def test_a_client_that_cannot_be_used(url: str, options: Any, text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         Gateway(requite.AsyncClient(url, **options))
+
+
+def test_a_client_of_a_service_that_the_gateway_names_can_be_used() -> None:
+    assert Gateway(requite.AsyncClient("mdp://127.0.0.1:1/orders"), services=["orders"])
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,11 @@ class AsyncClient:
         return self._endpoints.protocol
 
     @property
+    def service(self) -> str:
+        """The service of calls that name none: of `service`, or the URL; "" if there is none."""
+        return self._builder.service
+
+    @property
     def carries(self) -> Carries:
         """What the messages of the client carry besides their bodies."""
         return carries(self._endpoints, self._dialect)

@@ -33,14 +33,17 @@ class Taker(Protocol):
 
 
 class SubmitBuilder:
-    """Builds the `Submit` of each call from a client's defaults and its protocol's traits."""
+    """Builds the `Submit` of each call from a client's defaults and its protocol's traits.
 
-    __slots__ = ("_known", "_service", "_size_max", "_timeout_s", "_traits")
+    `service` is that of calls that name none.
+    """
+
+    __slots__ = ("_known", "_size_max", "_timeout_s", "_traits", "service")
 
     def __init__(self, service: str, timeout: float | None, traits: Traits, size_max: int) -> None:
         if size_max < 1:
             raise ConfigurationError(f"message_size_max must be at least 1, not {size_max}")
-        self._service = service
+        self.service = service
         self._timeout_s = inf if timeout is None else check_timeout(timeout)
         self._traits = traits
         self._size_max = size_max
@@ -76,7 +79,7 @@ class SubmitBuilder:
                 f"the body has more than the {self._size_max} bytes of message_size_max; raise"
                 " message_size_max here and at the peers"
             )
-        name = self._service if service is None else service
+        name = self.service if service is None else service
         if name not in self._known:
             self._learn(name)
         if timeout is ...:

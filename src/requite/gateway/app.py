@@ -56,7 +56,7 @@ class Gateway:
         app = Starlette(routes=[Mount("/rpc", gateway)], lifespan=lifespan)
 
     - `client`: of a protocol with service names and negative replies: MDP 0.3, or RabbitMQ without
-      a pool. It remains the caller's to close.
+      a pool. Its URL names no service. It remains the caller's to close.
     - `services`: the names of the services that may be called (`orders`, `orders.v2`); without
       names, all typed services of the broker. RabbitMQ needs names.
     - `access`: the users and their rights, as of a broker (`requite.access`): a request needs the
@@ -86,6 +86,12 @@ class Gateway:
         if not (services or client.protocol == "mdp"):
             raise ConfigurationError(
                 "RabbitMQ does not know which of its queues are typed services: name them"
+            )
+        if client.service and not services:
+            name = client.service
+            raise ConfigurationError(
+                "a gateway takes the names of its services apart from the URL of the broker:"
+                f" Gateway(client, services=[{name!r}]), or after the URL: `URL {name}`"
             )
         self._users: Final = Users(access)
         self._catalog: Final = Catalog(client, services, asks_broker=client.protocol == "mdp")

@@ -93,11 +93,6 @@ class GatewayServer:
         for each in hosts:
             if canonical(each) is None:
                 raise ConfigurationError(f"--host: {each!r} is not a host without a port")
-        named = parse_url(url).service
-        if named and not services:
-            raise ConfigurationError(
-                f"a gateway takes the names of its services after the URL: `URL {named}`"
-            )
         address = (TcpAddress if tls is None else TlsAddress)(place.host, place.port)
         check_exposure([_Listened(address)], is_guarded=access is not None, insecure=insecure)
         if access is not None and tls is None and not (insecure or is_local(address)):
