@@ -57,6 +57,25 @@ async def watch(order: Order) -> AsyncIterator[int]:
     if order.sku == "none":
         raise ValueError("no more")
 """
+PAY = """
+PAID = []
+
+@SERVICE.method(idempotent=requite.Dedup())
+async def pay(order: Order) -> int:
+    PAID.append(order)
+    return len(PAID)
+
+@SERVICE.method(idempotent=requite.Dedup())
+async def pay_parts(order: Order) -> AsyncIterator[int]:
+    PAID.append(order)
+    for n in range(order.count):
+        yield len(PAID)
+
+@requite.service("pay", idempotent=requite.Dedup())
+async def pay_bytes(request):
+    PAID.append(request.body)
+    return str(len(PAID)).encode()
+"""
 FOREIGN = """
 import json
 import requite
@@ -86,10 +105,10 @@ ORDER = '{"sku": "a", "count": 3}'
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a broker with the services."""
     folder = tmp_path_factory.mktemp("services")
-    (folder / "shop.py").write_text(SHOP.format(codec="json") + WATCH)
+    (folder / "shop.py").write_text(SHOP.format(codec="json") + WATCH + PAY)
     (folder / "foreign.py").write_text(FOREIGN)
     names = ("put", "evil", "m", "odd", "odd_m")
-    targets = ["shop:SERVICE", *(f"foreign:{name}" for name in names)]
+    targets = ["shop:SERVICE", "shop:pay_bytes", *(f"foreign:{name}" for name in names)]
     with (
         running_broker() as (_broker, url),
         running_worker(*targets, "--connect", url, cwd=folder),
@@ -152,6 +171,34 @@ def test_declared_errors_have_their_data(url: str) -> None:
     closed = call(f"{url}/orders.price", '{"sku": "closed", "count": 1}').record
     assert (closed["error"], closed["message"]) == ("Closed", "Closed: until nine")
     assert "data" not in closed
+
+
+def test_a_request_with_a_key_runs_once(url: str) -> None:
+    key = ("--key", "one")
+    first = call(f"{url}/orders.pay", ORDER, *key)
+    paid = first.record["body"]
+    again = call(f"{url}/orders.pay", '{"count": 3.0, "sku": "a"}', *key)
+    assert (again.code, again.record["body"]) == (0, paid)
+    other = call(f"{url}/orders.pay", '{"sku": "a", "count": 4}', *key)
+    assert (other.code, other.record["status"]) == (1, "BAD_REQUEST")
+    assert "key" in other.record["reason"]
+    assert call(f"{url}/orders.pay", ORDER).record["body"] == paid + 1
+
+
+def test_a_stream_with_a_key_runs_once(url: str) -> None:
+    first, second = (call(f"{url}/orders.pay_parts", ORDER, "--key", "two") for _ in range(2))
+    parts = [json.loads(line)["body"] for line in first.out.splitlines()]
+    assert [json.loads(line)["body"] for line in second.out.splitlines()] == parts
+    assert len(parts) == 4
+
+
+def test_a_request_of_bytes_with_a_key_runs_once(url: str) -> None:
+    ended = [requite("call", f"{url}/pay", "5", "--key", key) for key in ("a", "a", "b")]
+    paid = [int(each.out) for each in ended]
+    assert paid == [paid[0], paid[0], paid[0] + 1]
+    refused = requite("call", f"{url}/pay", "6", "--key", "a")
+    assert (refused.code, refused.out) == (1, "")
+    assert "idempotency key" in refused.err
 
 
 def test_a_method_that_does_not_exist(url: str) -> None:

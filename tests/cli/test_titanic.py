@@ -200,7 +200,7 @@ def test_malformed_tickets_are_refused(refusal: Refusal, verb, ticket):
             ("call", f"{UNREACHABLE}/echo", "x", "--submit", "--once"),
             "--submit cannot be combined with",
         ),
-        (("call", f"{UNREACHABLE}/echo", "x", "--key", "k"), "--key requires --submit"),
+        (("call", "sp+tcp://127.0.0.1:1", "x", "--key", "k"), "does not carry idempotency keys"),
         (("call", "sp+tcp://127.0.0.1:1", "x", "--submit"), "durable requests need a broker"),
         (("titanic", "--broker", UNREACHABLE), "--dir DIR"),
         (("titanic", "--broker", UNREACHABLE, "--dir", "d", "--memory"), "use one of them"),

@@ -110,6 +110,16 @@ class Calls:
         bool,
         Parameter(show_default=False, help="Print each partial reply on a line, as it arrives."),
     ] = False
+    key: Annotated[
+        str,
+        Parameter(
+            metavar="KEY",
+            show_default=False,
+            help="Idempotency key: a service with Dedup runs the request once, however often it is "
+            "called with this key. With --submit it is stored once, and each submission prints "
+            "the same ticket.",
+        ),
+    ] = ""
 
     def retry(self, url: str) -> RetryPolicy | None:
         """Return the policy; None for the default of SP."""
@@ -121,7 +131,7 @@ class Calls:
 @Parameter(name="*", group=_DURABLE)
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Whether a Titanic stores the request until it is answered, and its idempotency key."""
+    """Whether a Titanic stores the request until it is answered."""
 
     submit: Annotated[
         bool,
@@ -131,15 +141,6 @@ class Submission:
             "`requite result`. The broker needs a Titanic (`requite broker --titanic DIR`).",
         ),
     ] = False
-    key: Annotated[
-        str,
-        Parameter(
-            metavar="KEY",
-            show_default=False,
-            help="With --submit: store the request once, however often it is submitted with "
-            "this key. Each submission prints the same ticket.",
-        ),
-    ] = ""
 
 
 def call(
@@ -205,8 +206,8 @@ def call(
         connection.complete(url), chosen.bind, name, connection.dialect, chosen.insecure
     )
     retry = calls.retry(target.url)
-    planned = PlannedCall(target, _read_body(body), calls.timeout, retry, calls.once, journal)
-    ticket = TicketOptions(os.fsencode(submission.key), as_json) if submission.submit else None
+    key = os.fsencode(calls.key)
+    planned = PlannedCall(target, _read_body(body), calls.timeout, retry, calls.once, key, journal)
     printer: Printer = JsonPrinter() if as_json else BytesPrinter(line_by_line=calls.stream)
     stream = calls.stream
     began = time.monotonic()
@@ -215,10 +216,10 @@ def call(
             if as_json and is_method(name):
                 planned, checked = run(_check(planned))
                 stream, printer = stream or checked.streams, JsonPrinter(checked.shown)
-            if ticket is None:
-                run(_ask(planned, stream, printer))
+            if submission.submit:
+                run(_submit(planned, as_json))
             else:
-                run(_submit(planned, ticket))
+                run(_ask(planned, stream, printer))
     except CannotListenError as error:
         complain(str(error))
         return ExitCode.CANNOT_LISTEN
@@ -248,15 +249,8 @@ class PlannedCall:
     timeout: float
     retry: RetryPolicy | None
     once: bool
-    journal: Path | None
-
-
-@dataclass(frozen=True, slots=True)
-class TicketOptions:
-    """The idempotency key of a durable request, and the format of its ticket."""
-
     key: bytes
-    as_json: bool
+    journal: Path | None
 
 
 async def _check(planned: PlannedCall) -> tuple[PlannedCall, CheckedCall]:
@@ -295,24 +289,22 @@ async def _ask(planned: PlannedCall, stream: bool, printer: Printer) -> None:
 def _check_submission(submission: Submission, other: bool, url: str) -> None:
     if submission.submit and other:
         raise ConfigurationError("--submit cannot be combined with --stream, --once or --bind")
-    if submission.key and not submission.submit:
-        raise ConfigurationError("--key requires --submit")
     if submission.submit:
         check_stores_requests(url)
 
 
-async def _submit(planned: PlannedCall, options: TicketOptions) -> None:
+async def _submit(planned: PlannedCall, as_json: bool) -> None:
     async with _client(planned) as client:
-        ticket = await unless_refused(client, _ticket(client, planned, options))
-    if options.as_json:
+        ticket = await unless_refused(client, _ticket(client, planned))
+    if as_json:
         say_json({"status": Status.OK.name, "ticket": ticket})
     else:
         say(ticket)
 
 
-async def _ticket(client: AsyncClient, planned: PlannedCall, options: TicketOptions) -> str:
+async def _ticket(client: AsyncClient, planned: PlannedCall) -> str:
     left_s = await wait_for_worker(client, REQUEST, planned.timeout)
-    return await client.submit(planned.body, timeout=left_s, idempotency_key=options.key)
+    return await client.submit(planned.body, timeout=left_s, idempotency_key=planned.key)
 
 
 async def _wait_unrecorded(planned: PlannedCall) -> float:
@@ -393,13 +385,15 @@ async def _print_replies(
 async def _print_all(
     client: AsyncClient, planned: PlannedCall, stream: bool, printer: Printer
 ) -> None:
-    may_repeat = not planned.once
+    options: dict[str, Any] = {
+        "timeout": planned.timeout,
+        "idempotent": not planned.once,
+        "idempotency_key": planned.key,
+    }
     if not stream:
-        printer.final(
-            await client.call(planned.body, timeout=planned.timeout, idempotent=may_repeat)
-        )
+        printer.final(await client.call(planned.body, **options))
         return
-    async for part in client.stream(planned.body, timeout=planned.timeout, idempotent=may_repeat):
+    async for part in client.stream(planned.body, **options):
         if isinstance(part, Partial):
             printer.partial(part)
         else:
