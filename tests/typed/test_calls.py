@@ -34,6 +34,7 @@ from requite import (
     NoService,
     RemoteFailure,
 )
+from requite.cli.descriptions import typed_error
 from requite.request import Partial
 
 BINDS = ("inproc://typed-{}", "flp+inproc://typed-{}", "pirate+inproc://typed-{}")
@@ -100,6 +101,57 @@ async def test_other_failures_are_remote_failures(bind: str, stack: AsyncExitSta
     assert caught.value.may_have_executed
     with pytest.raises(RemoteFailure, match="a lie"):
         await orders.price(Order("refused", 1))
+
+
+@requirement("typed:no-disguise")
+async def test_an_error_of_a_call_in_a_method_is_a_failure_of_the_method(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clients: list[requite.AsyncClient] = []
+    front = requite.Service("front")
+
+    @front.method(errors=[Closed])
+    async def ask(order: Order) -> Quote:
+        return await clients[0].bind(Calls, "orders").price(order)
+
+    @front.method
+    async def pass_on(body: bytes) -> bytes:
+        return (await clients[0].call(body, service="orders.price")).body
+
+    @front.method
+    async def nobody() -> bytes:
+        return (await clients[0].call(b"", service="nobody")).body
+
+    @requite.service("proxy")
+    async def proxy(request: requite.Request) -> bytes:
+        return (await clients[0].call(request.body, service="orders.price")).body
+
+    async with served(Shop().service, front, proxy) as client:
+        clients.append(client)
+        bad = 'RemoteFailure: {"error":"BadRequest"'
+        failed = "RemoteFailure: ValueError: no such account"
+        for service, body, text in [
+            ("front.ask", b'{"sku":"broken","count":1}', failed),
+            ("front.ask", b'{"sku":"none","count":1}', "OutOfStock: "),
+            ("front.pass_on", b"[]", bad),
+            ("front.nobody", b"", "NoService: "),
+            ("proxy", b"[]", bad),
+            ("proxy", b'{"sku":"broken","count":1}', failed),
+        ]:
+            caplog.clear()
+            with pytest.raises(RemoteFailure) as caught:
+                await client.call(body, service=service)
+            assert str(caught.value).startswith(text)
+            assert typed_error(caught.value) is caught.value
+            assert caught.value.may_have_executed
+            assert f"a handler of {service} failed" in caplog.text
+
+        class Front(Protocol):
+            @requite.raises(Closed)
+            async def ask(self, order: Order) -> Quote: ...
+
+        with pytest.raises(Closed, match="until nine"):  # which the method declares
+            await client.bind(Front, "front").ask(Order("closed", 1))
 
 
 @requirement("typed:reason", "typed:not-run")

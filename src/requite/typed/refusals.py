@@ -162,9 +162,10 @@ def no_method(name: str) -> RemoteFailure:
 
 
 def unambiguous(failure: RemoteFailure) -> RemoteFailure:
-    """Return a failure that a handler raised, so that its text is no error of another kind."""
+    """Return a failure that a handler raised, so that its text is no error of another kind. That of
+    a call that it has made is sent with its type in front (`requite.worker.runner.reason_of`)."""
     text = str(failure)
-    if not text.startswith("{"):
+    if failure.attempts or not text.startswith("{"):
         return failure
     return RemoteFailure(JSON.encode({"error": _REMOTE, "message": text}).decode())
 

@@ -23,7 +23,7 @@ from requite.typed.names import DESCRIBE
 from requite.typed.refusals import KEY_REUSED, bad_request, no_method
 from requite.worker.handler import Kind
 from requite.worker.handler import Service as Handled
-from requite.worker.runner import reason_of
+from requite.worker.runner import is_refusal, reason_of
 
 _YIELDING: Final = (Kind.GENERATOR, Kind.ASYNC_GENERATOR)
 _OVER: Final = object()
@@ -216,7 +216,7 @@ class Serving:
                 assert isinstance(result, bytes)  # methods with partial replies were refused
                 return wrap_reply(result)
             except Exception as error:
-                if not isinstance(error, RemoteFailure):
+                if not is_refusal(error):
                     _log.warning("a handler of %s failed", request.service, exc_info=error)
                 return wrap_refusal(reason_of(error))
 

@@ -17,7 +17,8 @@ A reply is bytes, or a sequence of bytes (its frames). None is an empty reply; s
 forgotten `return`, the worker logs a warning once per service.
 
 If a handler raises, the caller gets a negative reply with the exception's type and text. Raise
-`RemoteFailure` to refuse a request: its text is sent unchanged.
+`RemoteFailure` to refuse a request: its text is sent unchanged. The error of a call that the
+handler has made is an exception like any other.
 
 An `async def` handler costs no thread and no task, so it is the fastest kind. Use `def` for
 CPU-bound work: on the event loop it would block the worker's heartbeats.

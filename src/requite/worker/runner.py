@@ -264,7 +264,7 @@ class Runner:
         self.submit(Finished(token, frames))
 
     def _failed(self, token: Any, error: BaseException) -> None:
-        if not isinstance(error, RemoteFailure):
+        if not is_refusal(error):
             _log.warning("a handler of %s failed", self._service.name, exc_info=error)
         self.submit(Finished(token, (reason_of(error),), Status.FAILED))
 
@@ -293,12 +293,18 @@ def _run(work: Callable[[Request], Any], request: Request) -> Any:
         raise RuntimeError(f"the handler raised {type(error).__name__}: {error}") from error
 
 
+def is_refusal(error: BaseException) -> bool:
+    """Whether a handler raised an error to refuse its request. The error of a call that the handler
+    has made, which has attempts, is a failure: the request of its own caller has run."""
+    return isinstance(error, RemoteFailure) and not error.attempts
+
+
 def reason_of(error: BaseException) -> bytes:
     """Return the reason for the caller, even if the exception's `__str__` fails."""
     try:
         text = str(error)
     except Exception:
         text = "(no text: its __str__ failed)"
-    if not isinstance(error, RemoteFailure):
+    if not is_refusal(error):
         text = f"{type(error).__name__}: {text}"
     return text.encode(errors="backslashreplace")
