@@ -144,6 +144,21 @@ def test_tokens_over_https_are_read_again_on_sighup(broker: str, tmp_path: Path)
             assert gateway.process.poll() is None
 
 
+def test_only_clients_with_a_certificate_are_served(broker: str, tmp_path: Path) -> None:
+    files = Certificates(tmp_path)
+    options = ("--tls-certificate", files.server.certificate, "--tls-key", files.server.key)
+    with running(
+        "gateway", broker, "--http", "localhost:0", *options, "--tls-ca", files.ca
+    ) as gateway:
+        url = url_of(gateway).replace("127.0.0.1", "localhost").replace("[::1]", "localhost")
+        ca = ("--cacert", files.ca)
+        known = (*ca, "--cert", files.client.certificate, "--key", files.client.key)
+        assert curl(f"{url}/shop.double", "--json", "4", *known) == "8"
+        command = ["curl", "-sS", f"{url}/shop.double", "--json", "4", *ca]
+        refused = subprocess.run(command, capture_output=True, timeout=WAIT_S, check=False)
+        assert (refused.returncode != 0, refused.stdout) == (True, b"")
+
+
 def _status_of(url: str, *words: str) -> int:
     command = ["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", url, "--json", "4", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True)
@@ -158,6 +173,7 @@ def _status_of(url: str, *words: str) -> int:
         (("gateway", "mdp://127.0.0.1:1", "--http", "here"), 2, "HOST:PORT"),
         (("gateway", "mdp://127.0.0.1:1", "--http", "0.0.0.0:0"), 2, "--access"),
         (("gateway", "mdp://127.0.0.1:1", "--tls-key", "a"), 2, "--tls-certificate"),
+        (("gateway", "mdp://127.0.0.1:1", "--tls-ca", "a"), 2, "--tls-certificate"),
         (("gateway", "mdp://127.0.0.1:1", "--timeout", "9", "--timeout-max", "1"), 2, "timeout"),
         (("gateway", "mdp://127.0.0.1:1/orders", "--check"), 2, "after the URL: `URL orders`"),
         (("gateway", "mdp://127.0.0.1:1", "--timeout-max", "inf"), 2, "finite"),

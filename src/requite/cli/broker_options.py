@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from requite.cli.access.options import AccessFile, Insecure, ZapDomain, ZapHandler
 from requite.cli.credentials import CREDENTIALS_FILE_VARIABLE, CURVE_KEY_FILE_VARIABLE
-from requite.cli.options import INTERVAL, LIVENESS, POSITIVE, Validator, within
+from requite.cli.options import INTERVAL, LIMITS, LIVENESS, POSITIVE, Validator, in_mib, within
 from requite.cli.titanic.options import (
     DEFAULTS,
     OWNER_REQUESTS_MAX,
@@ -37,17 +37,11 @@ from requite.titanic.settings import TitanicSettings
 
 _LIVENESS: Final = Group("Liveness", sort_key=10)
 _REQUESTS: Final = Group("Requests", sort_key=20)
-_LIMITS: Final = Group("Limits", sort_key=30)
 _PEERS: Final = Group("Peers", sort_key=40)
 
 _DEFAULTS: Final = BrokerPolicy()
 _FRAMING: Final = FramingLimits()
 _LINKS: Final = LinkLimits()
-_MIB: Final = 1024 * 1024
-
-
-def _in_mib(size: int) -> str:
-    return f"{size // _MIB} MiB"
 
 
 def _in_policy(setting: str) -> Validator:
@@ -137,7 +131,7 @@ class Requests:
     ] = _DEFAULTS.drain_timeout_s
 
 
-@Parameter(name="*", group=_LIMITS)
+@Parameter(name="*", group=LIMITS)
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits. A request beyond one fails with OVERLOADED, or the broker stops reading from its
@@ -166,7 +160,7 @@ class Limits:
         Parameter(
             metavar="BYTES",
             validator=_in_policy("client_pending_bytes_max"),
-            show_default=_in_mib,
+            show_default=in_mib,
             help="Memory of a client's outstanding requests: their bodies and 1 KiB each. One "
             "request of any size fits.",
         ),
@@ -176,7 +170,7 @@ class Limits:
         Parameter(
             metavar="BYTES",
             validator=_in_policy("pending_bytes_max"),
-            show_default=_in_mib,
+            show_default=in_mib,
             help="Memory of the outstanding requests of all clients.",
         ),
     ] = _DEFAULTS.pending_bytes_max
@@ -209,7 +203,7 @@ class Limits:
         Parameter(
             metavar="BYTES",
             validator=POSITIVE,
-            show_default=_in_mib,
+            show_default=in_mib,
             help="Size of a message, the sum of its frames. A larger one closes its connection.",
         ),
     ] = _FRAMING.message_size_bytes_max
@@ -218,7 +212,7 @@ class Limits:
         Parameter(
             metavar="BYTES",
             validator=POSITIVE,
-            show_default=_in_mib,
+            show_default=in_mib,
             help="Memory of incomplete messages of all peers, at least one message. Beyond this, "
             "the broker drops the peer with the largest one.",
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.cli.failures import is_brokerless
@@ -54,11 +53,10 @@ def facts_of(error: CallError) -> dict[str, Any]:
         return {"path": error.path, "reason": error.reason}
     if not isinstance(error.__cause__, RemoteFailure):
         return {}
-    try:
-        told = json.loads(str(error.__cause__))
-        return {name: told[name] for name in ("error", "data") if name in told}
-    except (ValueError, TypeError, RecursionError):
-        return {}
+    from requite.typed.refusals import told_by
+
+    told = told_by(error.__cause__) or {}
+    return {name: told[name] for name in ("error", "data") if name in told}
 
 
 async def _known(client: AsyncClient, url: str) -> tuple[str, ...]:

@@ -10,11 +10,12 @@ from requite.cli.access.options import AccessFile, Insecure
 from requite.cli.config import DEFAULT_SETUP, Setup
 from requite.cli.options import (
     BOUND_URLS,
-    POSITIVE,
+    LIMITS,
     QUIET,
     URLS,
     JournalFolder,
     Logging,
+    MessageSizeMax,
     one_of,
     within,
 )
@@ -27,8 +28,8 @@ from requite.speaks.url import redact
 
 _FRONT: Final = Group("Front", sort_key=5, validator=one_of("--front", "--front-connect"))
 _BACK: Final = Group("Back", sort_key=10, validator=one_of("--back", "--back-bind"))
-_LIMITS: Final = Group("Limits", sort_key=30)
 _HOPS: Final = 8
+_MESSAGE_SIZE_MAX: Final = Limits().message_size_bytes_max
 
 
 def device(
@@ -82,22 +83,13 @@ def device(
         int,
         Parameter(
             metavar="N",
-            group=_LIMITS,
+            group=LIMITS,
             validator=within(lambda hops: DevicePolicy(hops=hops)),
             help="Drop requests whose stack would exceed N tags, one per device and one of the "
             "client: a guard against loops.",
         ),
     ] = _HOPS,
-    message_size_max: Annotated[
-        int,
-        Parameter(
-            metavar="BYTES",
-            group=_LIMITS,
-            validator=POSITIVE,
-            show_default=lambda size: f"{size >> 20} MiB",
-            help="Close the connection of a larger message.",
-        ),
-    ] = Limits().message_size_bytes_max,
+    message_size_max: MessageSizeMax = _MESSAGE_SIZE_MAX,
     access: AccessFile = None,
     insecure: Insecure = False,
     tls: Tls = NO_TLS,

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import logging as std_logging
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
 from requite.cli.access.options import AccessFile, Insecure
 from requite.cli.config import DEFAULT_SETUP, Setup
 from requite.cli.options import (
+    CALLS,
+    LIMITS,
     PLAIN,
     POSITIVE,
     QUIET,
     URLS,
     Connection,
     Logging,
+    in_mib,
     within,
 )
 from requite.cli.output import say
+from requite.cli.tls import NO_TLS, Tls
 from requite.errors import ConfigurationError
 from requite.speaks.url import redact
 
 if TYPE_CHECKING:
     from requite.cli.serving import Reload
     from requite.gateway.server import GatewayServer
-    from requite.transport.tls import TlsSettings
 
-_CALLS: Final = Group("Calls", sort_key=10)
-_LIMITS: Final = Group("Limits", sort_key=30)
-_TLS: Final = Group("TLS", sort_key=45)
 _log = std_logging.getLogger("requite.cli")
 
 
@@ -75,7 +74,7 @@ def gateway(
         float,
         Parameter(
             metavar="SECONDS",
-            group=_CALLS,
+            group=CALLS,
             validator=POSITIVE,
             help="Deadline of calls without X-Request-Timeout.",
         ),
@@ -84,7 +83,7 @@ def gateway(
         float,
         Parameter(
             metavar="SECONDS",
-            group=_CALLS,
+            group=CALLS,
             validator=POSITIVE,
             help="The most that X-Request-Timeout may ask for.",
         ),
@@ -93,7 +92,7 @@ def gateway(
         float,
         Parameter(
             metavar="SECONDS",
-            group=_CALLS,
+            group=CALLS,
             validator=POSITIVE,
             help="How long a stopped gateway waits for calls in progress.",
         ),
@@ -102,9 +101,9 @@ def gateway(
         int,
         Parameter(
             metavar="BYTES",
-            group=_LIMITS,
+            group=LIMITS,
             validator=POSITIVE,
-            show_default=lambda size: f"{size >> 20} MiB",
+            show_default=in_mib,
             help="Refuse larger bodies with 413.",
         ),
     ] = 1 << 20,
@@ -112,30 +111,14 @@ def gateway(
         int,
         Parameter(
             metavar="N",
-            group=_LIMITS,
+            group=LIMITS,
             validator=POSITIVE,
             help="Refuse requests with 503 while N are in progress, streams included.",
         ),
     ] = 1024,
     access: AccessFile = None,
     insecure: Insecure = False,
-    tls_certificate: Annotated[
-        Path | None,
-        Parameter(
-            metavar="FILE",
-            group=_TLS,
-            help="Certificate for HTTPS, with the chain up to its authority (PEM).",
-        ),
-    ] = None,
-    tls_key: Annotated[
-        Path | None,
-        Parameter(
-            metavar="FILE",
-            group=_TLS,
-            help="Private key of the certificate, without a passphrase. [default: it is in the "
-            "file of the certificate]",
-        ),
-    ] = None,
+    tls: Tls = NO_TLS,
     connection: Connection = PLAIN,
     logging: Logging = QUIET,
     setup: Setup = DEFAULT_SETUP,
@@ -170,7 +153,7 @@ def gateway(
         access=access,
         insecure=insecure,
         hosts=host,
-        tls=_tls(tls_certificate, tls_key),
+        tls=tls.settings(),
         policy=GatewayPolicy(
             body_size_max=body_size_max,
             concurrency=concurrency,
@@ -189,16 +172,6 @@ def gateway(
         )
     reload = None if access is None else _reloader(server)
     return run_until_stopped(server, lambda: say(f"listening on {server.url}"), reload=reload)
-
-
-def _tls(certificate: Path | None, key: Path | None) -> TlsSettings | None:
-    from requite.transport.tls import TlsSettings
-
-    if certificate is None:
-        if key is not None:
-            raise ConfigurationError("--tls-key requires --tls-certificate")
-        return None
-    return TlsSettings(certificate=str(certificate), key=None if key is None else str(key))
 
 
 def _reloader(server: GatewayServer) -> Reload:

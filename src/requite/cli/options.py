@@ -25,6 +25,7 @@ from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 
 CALLS: Final = Group("Calls", sort_key=10)
+LIMITS: Final = Group("Limits", sort_key=30)
 CONNECTION: Final = Group("Connection", sort_key=80)
 JOURNAL: Final = Group("Journal", sort_key=85)
 OUTPUT: Final = Group("Output", sort_key=90)
@@ -63,6 +64,11 @@ def _parse_urls(urls: str | tuple[str, ...], *, listening: bool) -> None:
     given = (urls,) if isinstance(urls, str) else urls
     for url in complete_ones(given) if listening else given:
         parse_url(url, listening=listening)
+
+
+def in_mib(size: int) -> str:
+    """Return a default of bytes, for help texts."""
+    return f"{size >> 20} MiB"
 
 
 POSITIVE: Final = validators.Number(gt=0)
@@ -112,6 +118,16 @@ LakePlace = Annotated[
 BrokerUrl = Annotated[
     str,
     Parameter(help="Address of the broker: `mdp://HOST:PORT` or `mdp+tls://HOST:PORT?ca=FILE`."),
+]
+MessageSizeMax = Annotated[
+    int,
+    Parameter(
+        metavar="BYTES",
+        group=LIMITS,
+        validator=POSITIVE,
+        show_default=in_mib,
+        help="Close the connection of a larger message.",
+    ),
 ]
 Timeout = Annotated[
     float,

@@ -10,11 +10,13 @@ from requite.cli.access.options import AccessFile, Insecure
 from requite.cli.config import DEFAULT_SETUP, Setup
 from requite.cli.options import (
     INTERVAL,
+    LIMITS,
     LIVENESS,
     POSITIVE,
     QUIET,
     JournalFolder,
     Logging,
+    MessageSizeMax,
     complete_ones,
     within,
 )
@@ -22,12 +24,12 @@ from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.cli.tls import NO_TLS, Tls
 from requite.core.liveness import HeartbeatPolicy
-from requite.framing import Limits as FramingLimits
+from requite.framing import Limits
 
 _ADDRESSES: Final = Group("Addresses", sort_key=5)
 _LIVENESS: Final = Group("Liveness", sort_key=10)
-_LIMITS: Final = Group("Limits", sort_key=30)
 _BEATS: Final = HeartbeatPolicy()
+_MESSAGE_SIZE_MAX: Final = Limits().message_size_bytes_max
 
 
 def _queue_at(addresses: tuple[str, ...]) -> None:
@@ -91,21 +93,12 @@ def queue(
         float,
         Parameter(
             metavar="SECONDS",
-            group=_LIMITS,
+            group=LIMITS,
             validator=POSITIVE,
             help="After SIGTERM: time for workers to finish.",
         ),
     ] = 10.0,
-    message_size_max: Annotated[
-        int,
-        Parameter(
-            metavar="BYTES",
-            group=_LIMITS,
-            validator=POSITIVE,
-            show_default=lambda size: f"{size >> 20} MiB",
-            help="Close the connection of a larger message.",
-        ),
-    ] = FramingLimits().message_size_bytes_max,
+    message_size_max: MessageSizeMax = _MESSAGE_SIZE_MAX,
     access: AccessFile = None,
     insecure: Insecure = False,
     tls: Tls = NO_TLS,

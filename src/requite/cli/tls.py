@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
 
 from cyclopts import Group, Parameter
 
 from requite.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from requite.transport.tls import TlsSettings
 
 _TLS: Final = Group("TLS", sort_key=45)
 _SECURE: Final = ("tls", "wss")
@@ -25,7 +28,7 @@ class Tls:
         Path | None,
         Parameter(
             metavar="FILE",
-            help="Certificate for `tls://` addresses, with the chain up to its authority (PEM). "
+            help="Certificate for addresses with TLS, with the chain up to its authority (PEM). "
             "`requite keys new` makes one.",
         ),
     ] = None
@@ -57,6 +60,24 @@ class Tls:
                 " TLS or each has options of its own: listen at tls://HOST:PORT, or remove them"
             )
         return completed
+
+    def settings(self) -> TlsSettings | None:
+        """Return the settings of a listener that has no URL, None without TLS.
+
+        Raises `ConfigurationError` for a key or an authority without a certificate.
+        """
+        from requite.transport.tls import TlsSettings
+
+        if self.tls_certificate is None:
+            if self != NO_TLS:
+                raise ConfigurationError("--tls-key and --tls-ca require --tls-certificate")
+            return None
+        return TlsSettings(
+            certificate=self.tls_certificate,
+            key=self.tls_key,
+            ca=self.tls_ca,
+            verify_client=self.tls_ca is not None,
+        )
 
     def _complete(self, place: str) -> str:
         scheme, _, rest = place.partition("://")
