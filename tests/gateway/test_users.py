@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.gateway.rig import Door, opened
+from tests.gateway.rig import Door, Held, opened
 from tests.typed.shop import Shop
 
 import requite
@@ -211,6 +211,78 @@ async def test_few_passwords_are_checked_at_a_time(tmp_path: Path) -> None:
         answers = await asyncio.gather(*wrong)
         assert (answers.count(401), answers.count(503)) == (16, 4)
         assert await status(door, basic("ops", "pässword")) == 200
+
+
+LIMITED = f"""
+[quota.small]
+{{limits}}
+
+[user.shop]
+token = "{hash_token(TOKEN)}"
+call = ["*"]
+quota = "small"
+
+[user.ops]
+token = "{hash_token(OTHER)}"
+call = ["*"]
+"""
+
+
+async def test_a_user_has_as_many_requests_in_progress_as_its_quota_allows(tmp_path: Path) -> None:
+    held, shop = Held(), {"Authorization": f"Bearer {TOKEN}"}
+    access = users(tmp_path, LIMITED.format(limits="requests = 2"))
+    async with opened(held.service, access=access) as door:
+        calls = [
+            asyncio.ensure_future(door.post(f"held.{method}", APPLE, **fields))
+            for method, fields in (
+                ("wait", shop), ("tick", shop), ("wait", {"Authorization": f"Bearer {OTHER}"}),
+            )
+        ]  # fmt: skip
+        for _ in calls:
+            await held.started.get()
+        refused = await door.post("held.wait", APPLE, **shop)
+        assert (refused.status, refused.said["error"]) == (429, "QuotaReached")
+        assert refused.said["detail"] == (
+            "shop has reached its quota: requests = 2; the request has not run"
+        )
+        assert (refused.said["may_have_executed"], refused.headers["retry-after"]) == (False, "1")
+        assert await status(door, f"Bearer {TOKEN}", "held.nothing") == 429
+        users(tmp_path, LIMITED.format(limits="requests = 3"))
+        await door.gateway.read_access()
+        more = asyncio.ensure_future(door.post("held.wait", APPLE, **shop))
+        await held.started.get()
+        held.gate.set()
+        assert [(await each).status for each in (*calls, more)] == 4 * [200]
+        assert await status(door, f"Bearer {TOKEN}", "held.wait") == 200
+
+
+async def test_a_user_sends_as_many_requests_in_a_second_as_its_quota_allows(
+    tmp_path: Path,
+) -> None:
+    access = users(tmp_path, LIMITED.format(limits="requests_per_s = 1"))
+    async with opened(Shop().service, access=access) as door:
+        answers = [await status(door, f"Bearer {TOKEN}") for _ in range(3)]
+        assert answers[0] == 200
+        assert 429 in answers
+        assert [await status(door, f"Bearer {OTHER}") for _ in range(3)] == 3 * [200]
+
+
+async def test_the_bodies_of_a_user_are_within_its_quota(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    access = users(tmp_path, LIMITED.format(limits='bytes = "4K"'))
+    async with opened(Shop().service, access=access) as door:
+        large = {"sku": "a" * 4096, "count": 1}
+        for token, code in ((TOKEN, 429), (OTHER, 200), (TOKEN, 429)):
+            answer = await door.post("orders.price", large, Authorization=f"Bearer {token}")
+            assert answer.status == code
+        assert "bytes = 4096" in answer.said["detail"]
+        for _ in range(5):  # the bytes of each body are given back
+            small = await door.post(
+                "orders.price", {"sku": "a" * 3000, "count": 1}, Authorization=f"Bearer {TOKEN}"
+            )
+            assert small.status == 200
+    assert "only a broker enforces" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive
 
     from requite.gateway.policy import GatewayPolicy
+    from requite.protocols.majordomo.quotas import Usage
     from requite.typed.described import DescribedMethod, Description
 
 JSON_TYPE: Final = "application/json"
@@ -32,7 +33,12 @@ class Bodies:
 
 
 class Body:
-    """The body of one request. Leaving the context gives its bytes back."""
+    """The body of one request. Leaving the context gives its bytes back.
+
+    `usage` counts them for the quota of the user, if there is one.
+    """
+
+    usage: Usage | None = None
 
     def __init__(self, bodies: Bodies, policy: GatewayPolicy) -> None:
         self._bodies: Final = bodies
@@ -45,6 +51,8 @@ class Body:
 
     def __exit__(self, *_error: object) -> None:
         self._bodies.held -= self._size
+        if self.usage is not None:
+            self.usage.size -= self._size
         self._size = 0
 
     def check_length(self, field: str) -> None:
@@ -63,11 +71,16 @@ class Body:
             chunks.append(chunk)
             self._size += len(chunk)
             self._bodies.held += len(chunk)
+            if self.usage is not None:
+                self.usage.size += len(chunk)
             self.is_read = not message.get("more_body", False)
             if self._size > self._policy.body_size_max:
                 raise self._too_large()
             if self._bodies.held > self._policy.bodies_size_max:
                 raise Problem("Overloaded", "the gateway holds too many bodies; it has not run")
+            if self.usage is not None and self.usage.size > self.usage.bytes_max:
+                why = self.usage.exceeds(b"", 0.0)
+                raise Problem("QuotaReached", f"{why}; the request has not run")
         return b"".join(chunks)
 
     def _too_large(self) -> Problem:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from requite.gateway.catalog import Catalog, Entry
     from requite.gateway.policy import GatewayPolicy
     from requite.gateway.users import Users
+    from requite.principal import Principal
     from requite.typed.described import DescribedMethod
 
 T = TypeVar("T")
@@ -104,12 +105,19 @@ class Calls:
             self._idle.set()
 
     async def _answer(self, request: Request, body: Body, send: Send) -> None:
-        headers, address = request.headers, request.path_params["address"]
+        address = request.path_params["address"]
         arrived = clock.now()
         principal = await self._users.principal_of(request)
         if not principal.may("call", address):
             text = f"{principal} has no right to call {address!r}; the request has not run"
             raise Problem("Denied", text)
+        with self._users.quotas.counted(principal, body):
+            await self._call(request, body, send, principal, arrived)
+
+    async def _call(
+        self, request: Request, body: Body, send: Send, principal: Principal, arrived: float
+    ) -> None:
+        headers, address = request.headers, request.path_params["address"]
         options = read_options(headers, self._policy, principal.name, arrived)
         body.check_length(headers.get("content-length", ""))
         check_coding(headers.get("content-encoding", ""))

@@ -28,6 +28,7 @@ from requite.typed.refusals import error_of, told_by
 
 CONTENT_TYPE: Final = "application/problem+json"
 _AGAIN: Final = {"Retry-After": "1"}
+_PASSING: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 class Kind(NamedTuple):
@@ -48,6 +49,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "BadType": Kind(415, "The method takes a body of another content type"),
     "ForeignHost": Kind(421, "The request names a host that is not this gateway"),
     "DeclaredError": Kind(422, "The method refused the request with an error that it declares"),
+    "QuotaReached": Kind(429, "The user has reached a limit of its quota"),
     "RemoteFailure": Kind(500, "The handler failed"),
     "Internal": Kind(500, "The gateway failed"),
     "BadReply": Kind(502, "The reply does not fit the method"),
@@ -110,10 +112,10 @@ class Problem(Exception):
         )
 
     def response(self, root: str) -> Response:
-        """Return the answer. One with status 503 says when to try again if the
-        request has not run."""
+        """Return the answer. One with status 429 or 503 says when to try again if the request has
+        not run."""
         headers = {"Cache-Control": "no-store", **(self._headers or {})}
-        if self.status == HTTPStatus.SERVICE_UNAVAILABLE and not self.may_have_executed:
+        if self.status in _PASSING and not self.may_have_executed:
             headers = _AGAIN | headers
         return Response(self.encoded(root), self.status, headers, CONTENT_TYPE)
 

@@ -16,6 +16,7 @@ from requite.access.guard import AccessOption, make_guard
 from requite.access.tokens import token_credential
 from requite.framing.base import CredentialsRefused, Login
 from requite.gateway.problems import Problem
+from requite.gateway.quotas import Quotas
 from requite.principal import ANYONE, Credential, Principal
 
 if TYPE_CHECKING:
@@ -28,10 +29,14 @@ CHECKING_MAX: Final = 16
 
 
 class Users:
-    """The users of a gateway; without an access file everybody may call everything."""
+    """The users of a gateway, and their quotas; without an access file everybody may call
+    everything."""
 
     def __init__(self, access: AccessOption | None) -> None:
-        self._guard: Final = make_guard(access, None, changed=_nothing)
+        self.quotas: Final = Quotas()
+        self._guard: Final = make_guard(
+            access, None, changed=self.quotas.review, counts_requests=True
+        )
         self._checking: Counter[str] = Counter()  # passwords, by address
 
     @property
@@ -122,7 +127,3 @@ async def _proof(guard: Guard, user: str, password: str) -> Credential | None:
         withdraw()
         raise
     return login.proof
-
-
-def _nothing() -> None:
-    """Rights are read with each request."""
