@@ -7,7 +7,15 @@ from datetime import UTC, datetime
 import msgspec
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import DataType, DateType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from requite.errors import BadReply
 from requite.spark.typed.decoding import Decoder
@@ -67,3 +75,33 @@ def test_no_time_of_a_reply_is_rounded() -> None:
 )
 def test_times_of_messagepack_are_read(kind: DataType, value: datetime) -> None:
     assert Decoder(kind, _TIME, {}, "msgpack").decode(MSGPACK.encode(value), 1) == value
+
+
+def timestamp(seconds: int, nanoseconds: int, *, is_long: bool) -> bytes:
+    """Return a time of MessagePack, as the extension with 8 or 12 bytes."""
+    if is_long:
+        return b"\xc7\x0c\xff" + nanoseconds.to_bytes(4, "big") + seconds.to_bytes(8, "big")
+    return b"\xd7\xff" + (nanoseconds << 34 | seconds).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+def test_no_time_of_messagepack_is_rounded(is_long: bool) -> None:
+    kind = StructType([StructField("at", ArrayType(TimestampType()))])
+    schema = {
+        "type": "object",
+        "properties": {"at": {"type": "array", "items": _TIME}, "more": {}},
+        "required": ["at"],
+    }
+    decoder = Decoder(kind, schema, {}, "msgpack")
+    exact = datetime(2020, 1, 1, microsecond=123456, tzinfo=UTC)
+    seconds = int(exact.timestamp())
+
+    def reply(*nanoseconds: int) -> bytes:
+        times = [timestamp(seconds, each, is_long=is_long) for each in nanoseconds]
+        head = MSGPACK.encode({"more": ["\xd7\xff", b"\xd7\xff" * 9], "at": []})[:-1]
+        return head + bytes([0x90 + len(times)]) + b"".join(times)
+
+    assert decoder.decode(reply(123_456_000, 123_456_000), 1) == {"at": [exact, exact]}
+    for fine in (123_456_789, 123_456_001, 999_999_999):
+        with pytest.raises(BadReply, match=f"a time with {fine} ns is finer than a microsecond"):
+            decoder.decode(reply(123_456_000, fine), 1)

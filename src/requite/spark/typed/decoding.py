@@ -21,6 +21,7 @@ from requite.errors import BadReply
 from requite.spark.typed.fitting import Alternatives, Definitions, default_of
 from requite.typed.codec import FLAWS, codec_of, flaw_of
 from requite.typed.described import Schema
+from requite.typed.keys import check_msgpack_times
 from requite.typed.messages import bad_reply
 
 _FLOAT_MAX: Final = 3.4028234663852886e38
@@ -109,7 +110,8 @@ class Fixed(Decimal):
 
 
 class Time:
-    """A time with a time zone. Those of JSON are text, which msgspec would round to 1 us."""
+    """A time with a time zone. Those of JSON are text, which msgspec would round to 1 us; it has
+    rounded those of MessagePack (`check_msgpack_times`)."""
 
     kind: Any = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
 
@@ -149,6 +151,7 @@ class Decoder:
         self._decode: Callable[[bytes], Any]
         self._has_keys = False
         self._check_keys: Callable[[bytes], None] = codec_of(codec).check_keys
+        self._has_times = codec == "msgpack" and _has_times(kind)
         if schema.get("contentEncoding") == "binary":
             self._decode = bytes
         elif schema.get("type") == "null":
@@ -165,6 +168,8 @@ class Decoder:
             value = self._decode(body)
             if self._has_keys:
                 self._check_keys(body)
+            if self._has_times:
+                check_msgpack_times(body)
             return msgspec.to_builtins(value, builtin_types=_AS_THEY_ARE, enc_hook=_plain)
         except FLAWS as error:
             raise _misfit(error, attempts) from error
@@ -175,6 +180,15 @@ def _has_keys(kind: DataType) -> bool:
     return isinstance(kind, StructType | MapType) or (
         isinstance(kind, ArrayType) and _has_keys(kind.elementType)
     )
+
+
+def _has_times(kind: DataType) -> bool:
+    """Whether values have times of day."""
+    if isinstance(kind, StructType):
+        return any(_has_times(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _has_times(kind.elementType)
+    return kind.typeName() in _TIMES or (isinstance(kind, MapType) and _has_times(kind.valueType))
 
 
 def _misfit(error: Exception, attempts: int) -> BadReply:
