@@ -11,11 +11,13 @@ in brackets are those of docs/protocols/mdp-0.3.md.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from math import inf
 from typing import Any, Final
 
 from requite.chronicle import Kind
+from requite.core.durations import BOUNDS_S
 from requite.core.timers import Timers
 from requite.engine import Effect, Send, SendAll, Warn
 from requite.protocols.majordomo.directory import Directory
@@ -72,6 +74,7 @@ class Dispatcher:
         self._out = out
         self._dispatch_id = 0
         self._load = load
+        self.refused = [0] * len(Status)  # requests that were never accepted, by status
 
     # --- in -------------------------------------------------------------------------------------
     def accept(self, pending: PendingRequest, now: float) -> None:
@@ -90,7 +93,9 @@ class Dispatcher:
         load = self._load
         load.count += 1
         load.size += size
-        service.counters.accepted += 1
+        counters = service.counters
+        counters.accepted += 1
+        counters.received += size
         if pending.deadline != inf:
             self._timers.set(pending, pending.deadline)
         if self._makes_notes:
@@ -104,6 +109,7 @@ class Dispatcher:
         self, client: Client, request: ClientRequest, status: Status, reason: str, now: float
     ) -> None:
         """Answer a request that was never accepted."""
+        self.refused[status] += 1
         service, request_id = request.service, request.request_id
         self._tell(client, service, request_id, status, [reason.encode()], 0)
         self._observer.refused(request.call_id, service, status, reason, now)
@@ -117,6 +123,7 @@ class Dispatcher:
             for request in requests:
                 self.refuse(client, request, Status.OVERLOADED, _BEHIND, now)
             return
+        self.refused[Status.OVERLOADED] += len(requests)
         final, body = client.dialect.client_final, [_BEHIND.encode()]
         replies = [final(b"", body, each.request_id, Status.OVERLOADED, 0) for each in requests]
         self._out.append(SendAll(client.peer, replies))
@@ -259,7 +266,12 @@ class Dispatcher:
     def _answer(self, pending: PendingRequest, body: list[bytes], now: float) -> None:
         client = pending.client
         self._settle(pending, now)
-        pending.service.counters.replied += 1
+        counters = pending.service.counters
+        took_s = now - pending.accepted_at
+        took = counters.took  # `add`, inlined: a call costs as much as counting
+        took.counts[bisect_left(BOUNDS_S, took_s)] += 1
+        took.total_s += took_s
+        counters.sent += len(body[0]) if len(body) == 1 else sum(map(len, body))
         message = client.dialect.client_final(
             pending.service.name, body, pending.request_id, 0, pending.attempts
         )
@@ -292,7 +304,7 @@ class Dispatcher:
         """Drop a request whose client cancelled it or left, without an answer."""
         self._withdraw(pending, now)
         self._settle(pending, now)
-        pending.service.counters.cancelled += 1
+        pending.service.counters.ended[Status.CANCELLED] += 1
         self._observer.ended(pending, Status.CANCELLED, reason, now)
         self._remark("cancelled", pending, reason=reason)
 
@@ -448,13 +460,7 @@ class Dispatcher:
         """Send the negative answer of a request that is in no queue and at no worker, or that was
         withdrawn from there."""
         self._settle(pending, now)
-        counters = pending.service.counters
-        if status is Status.EXPIRED:
-            counters.expired += 1
-        elif status is Status.CANCELLED:
-            counters.cancelled += 1
-        else:
-            counters.failed += 1
+        pending.service.counters.ended[status] += 1
         body = [reason.encode()]
         name = pending.service.name
         self._tell(pending.client, name, pending.request_id, status, body, pending.attempts)

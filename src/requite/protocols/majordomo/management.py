@@ -38,6 +38,7 @@ from requite.principal import Principal
 from requite.protocols.majordomo.parties import Client, Party, Service, Worker
 from requite.protocols.majordomo.permissions import ACTS, lacks_to_call
 from requite.protocols.majordomo.wire import ClientRequest
+from requite.request import Status
 from requite.value import Value
 
 _REUSABLE: Final = (b"mmi.list", b"mmi.stats", b"mmi.workers")
@@ -256,6 +257,7 @@ def _about(subject: bytes, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any
 
 
 def _service_state(service: Service) -> ServiceState:
+    counters = service.counters
     return ServiceState(
         service=_text(service.name),
         workers=len(service.workers),
@@ -263,7 +265,13 @@ def _service_state(service: Service) -> ServiceState:
         queued=service.queue.length,
         in_progress=service.in_progress,
         paused=service.is_paused,
-        **asdict(service.counters),
+        accepted=counters.accepted,
+        replied=counters.took.count,
+        failed=counters.failed,
+        expired=counters.ended[Status.EXPIRED],
+        cancelled=counters.ended[Status.CANCELLED],
+        redelivered=counters.redelivered,
+        refused=counters.refused,
     )
 
 

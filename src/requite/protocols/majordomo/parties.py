@@ -9,6 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from requite.core.durations import Durations
 from requite.core.liveness import Liveness
 from requite.engine import Carried, Peer, PeerJoined
 from requite.protocols.majordomo.headers_03 import PRINCIPAL_SIZE_MAX
@@ -19,8 +20,8 @@ from requite.request import Status
 
 # The memory of a request beside its body, and of a frame beside its content. Measured: 750 bytes,
 # and 44 (CPython 3.11). Without them, empty requests would be free.
-_REQUEST_SIZE: Final = 1024
-_FRAME_SIZE: Final = 48
+REQUEST_SIZE: Final = 1024
+FRAME_SIZE: Final = 48
 _NO_ORIGIN: Final = b"none, since it is longer than a call id"
 
 
@@ -32,17 +33,33 @@ class Load:
     size: int = 0
 
 
-@dataclass(slots=True)
+def _no_ends() -> list[int]:
+    return [0] * len(Status)
+
+
+@dataclass(slots=True, eq=False)
 class Counters:
-    """Counters of a service's requests since the service was added."""
+    """Counters of a service's requests since the service was added.
+
+    `ended` counts requests by their final status; those that are OK are in `took`, with the time
+    from acceptance to reply. `received` is the sum of the sizes of accepted requests (`size_of`
+    and 1 KiB each), `sent` the bytes of replies. `refused`: of the requests that ended, those for
+    which the queue was full.
+    """
 
     accepted: int = 0
-    replied: int = 0
-    failed: int = 0
-    expired: int = 0
-    cancelled: int = 0
+    received: int = 0
+    sent: int = 0
     redelivered: int = 0
     refused: int = 0
+    ended: list[int] = field(default_factory=_no_ends)
+    took: Durations = field(default_factory=Durations)
+
+    @property
+    def failed(self) -> int:
+        """How many requests ended neither with a reply nor by their deadline or client."""
+        expired, cancelled = self.ended[Status.EXPIRED], self.ended[Status.CANCELLED]
+        return sum(self.ended) - expired - cancelled
 
 
 @dataclass(slots=True, eq=False)
@@ -51,12 +68,14 @@ class Service:
 
     `waiting` holds the workers that can take a request, the one that has waited longest first:
     `waiting[worker] = None` appends a worker, or leaves it at its position. `namer` is the client
-    that named it, as long as it has had no worker. While `is_paused`, no request is dispatched.
+    that named it, as long as it has had no worker. `number` tells it from earlier services of the
+    same name. While `is_paused`, no request is dispatched.
     `takes_s`: how long a request was at a worker recently, while others were queued.
     """
 
     name: bytes
     namer: Client | None = None
+    number: int = 0
     workers: dict[Worker, None] = field(default_factory=dict)  # ordered: runs must repeat
     waiting: OrderedDict[Worker, None] = field(default_factory=OrderedDict)
     queue: ServiceQueue[PendingRequest] = field(default_factory=ServiceQueue)
@@ -268,7 +287,7 @@ class PendingRequest:
         self.service = service
         self.request_id = request_id
         self.body = body
-        self.size = _REQUEST_SIZE + size_of(body)
+        self.size = REQUEST_SIZE + size_of(body)
         self.deadline = deadline
         self.flags = flags
         self.key = key
@@ -285,8 +304,8 @@ class PendingRequest:
 def size_of(body: list[bytes]) -> int:
     """Return the memory of a body in bytes."""
     if len(body) == 1:  # nearly every body
-        return _FRAME_SIZE + len(body[0])
-    return _FRAME_SIZE * len(body) + sum(map(len, body))
+        return FRAME_SIZE + len(body[0])
+    return FRAME_SIZE * len(body) + sum(map(len, body))
 
 
 Party = Newcomer | Client | Worker | Departed

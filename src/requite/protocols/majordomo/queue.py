@@ -50,6 +50,16 @@ class ServiceQueue(Generic[Item]):
             yield from line
         yield from reversed(self._late)
 
+    def firsts(self) -> Iterator[Item]:
+        """Yield the first request of each line. The one that has waited longest is among them,
+        unless requests came back or were put off in another order."""
+        if self._returned:
+            yield next(iter(self._returned))
+        for line in self._turns.values():
+            yield next(iter(line))
+        if self._late:
+            yield next(iter(self._late))
+
     def push(self, pending: Item) -> None:
         """Append a request to its client's line; a new client gets the last turn."""
         line = self._turns.get(pending.client)

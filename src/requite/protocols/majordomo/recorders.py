@@ -6,6 +6,7 @@ A request without special events is one span, written when it ends. The first sp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -38,7 +39,12 @@ _FAILURES: Final = {
 
 
 class BrokerObserver(Observer):
-    """Events of requests and workers in a broker. This base class ignores them."""
+    """Events of requests and workers in a broker. This base class ignores them, but counts what was
+    `denied`, by verb."""
+
+    def __init__(self, *, notes: bool = False) -> None:
+        super().__init__(notes=notes)
+        self.denied: Counter[str] = Counter()
 
     def answered(self, pending: PendingRequest, body: Sequence[bytes], now: float) -> None:
         """A worker has sent a final reply that is OK."""
@@ -78,6 +84,8 @@ class BrokerObserver(Observer):
         reason: str = "",
     ) -> None:
         """An access decision, by `kind`: ADMITTED, DENIED or RIGHTS."""
+        if kind is Kind.DENIED:
+            self.denied[verb] += 1
 
     def flush_open_spans(self, clients: Iterable[Client], now: float) -> None:
         """It is time to flush; the requests of these clients are pending."""
@@ -197,7 +205,8 @@ class BrokerRecorder(BrokerObserver):
         now: float,
         reason: str = "",
     ) -> None:
-        """Journal an access decision."""
+        """Count and journal an access decision."""
+        super().access(kind, principal, verb, name, now, reason)
         self._decisions.record(kind, principal.name, verb, name, now, reason)
 
     # --- workers --------------------------------------------------------------------------------
