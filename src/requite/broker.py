@@ -34,6 +34,7 @@ from requite.framing.zmtp_mechanism import Mechanism, PlainServer
 from requite.pair import Pair
 from requite.pair.standby_gate import StandbyGate, as_facts
 from requite.protocols.majordomo.broker import MajordomoBroker
+from requite.protocols.majordomo.census import Census
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.shell import clock, entropy
@@ -189,6 +190,32 @@ class Broker(Daemon):
     def snapshot(self) -> Snapshot:
         """Return the broker's tables: services, workers, counts of pending requests."""
         return self._engine.snapshot()
+
+    def census(self) -> Census:
+        """Return the numbers for metrics and dashboards."""
+        return self._engine.census()
+
+    @property
+    def titanic(self) -> Titanic | None:
+        """The Titanic inside this broker, if it has one."""
+        return self._titanic
+
+    @property
+    def pair(self) -> Pair | None:
+        """The pair that this broker belongs to, if any."""
+        return self._pair
+
+    @property
+    def trouble(self) -> str:
+        """Why the broker cannot do its work, as text; "" if it can. The passive broker of a pair
+        can: it takes over when the active one fails."""
+        if not self._shell.is_listening:
+            return "the broker does not listen"
+        if self._engine.draining:
+            return "the broker is being drained"
+        if self._titanic is not None and (failed := self._titanic.trouble):
+            return failed
+        return "" if self._pair is None else self._pair.trouble
 
     async def read_access(self) -> None:
         """Read the access file again, and apply it to new and open connections. Raises

@@ -13,7 +13,8 @@ from tests.typed.shop import Order, Quote, served
 
 import requite
 from requite.gateway import Gateway, GatewayPolicy
-from requite.gateway.server import GatewayServer, Place
+from requite.gateway.server import GatewayServer
+from requite.web.place import Place
 
 JSON = {"Content-Type": "application/json"}
 WAIT_S = 20.0

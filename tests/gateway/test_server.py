@@ -17,7 +17,8 @@ from tests.typed.shop import Shop
 import requite
 from requite.errors import ConfigurationError, TransportError
 from requite.gateway import GatewayPolicy
-from requite.gateway.server import GatewayServer, Place, parse_place
+from requite.gateway.server import GatewayServer
+from requite.web.place import Place, parse_place
 
 pytestmark = pytest.mark.e2e
 

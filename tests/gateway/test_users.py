@@ -19,7 +19,8 @@ from requite.access.passwords import hash_password
 from requite.access.tokens import hash_token, new_token
 from requite.errors import ConfigurationError
 from requite.gateway import Gateway
-from requite.gateway.server import GatewayServer, Place
+from requite.gateway.server import GatewayServer
+from requite.web.place import Place
 
 TOKEN, OTHER = new_token(), new_token()
 HASHED = hash_password("pässword")

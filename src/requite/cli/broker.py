@@ -18,12 +18,14 @@ from requite.cli.pairing import ALONE, Pairing
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.cli.titanic.options import IN_MEMORY
 from requite.cli.tls import NO_TLS, Tls
+from requite.cli.watching import UNWATCHED_SERVICES, WatchingServices
 from requite.errors import ConfigurationError
 from requite.shell.link import LinkLimits
 
 if TYPE_CHECKING:
     from requite.broker import Broker
     from requite.cli.serving import Reload
+    from requite.metrics.monitor import Watched
     from requite.zap import Zap
 
 _DEFAULT_BIND: Final = ("tcp://127.0.0.1:5555",)
@@ -61,6 +63,7 @@ def broker(
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
+    watching: WatchingServices = UNWATCHED_SERVICES,
     logging: Logging = QUIET,
     setup: Setup = DEFAULT_SETUP,
 ) -> int:
@@ -106,6 +109,7 @@ def broker(
         titanic=store.settings(),
         pair=pair,
     )
+    monitor = watching.monitor("broker", lambda: _watched(server, watching.metrics_services))
     if setup.check:
         return setup.report(
             f"the broker would listen on {' and '.join(bind)}",
@@ -113,6 +117,7 @@ def broker(
             None if users is None else f"for {counted(len(users), 'user')} of {file}",
             None if peers.access is None else f"for the users of {peers.access}",
             None if peers.zap is None else f"asking the ZAP handler at {peers.zap}",
+            None if monitor is None else f"with metrics at {watching.http}",
             folders={"--titanic": store.titanic, "--journal": journal},
         )
     until_failed = None if pair is None else pair.until_failed
@@ -123,7 +128,14 @@ def broker(
         until_failed,
         server.until_over,
         _reloader(server, peers),
+        monitor,
     )
+
+
+def _watched(server: Broker, named_max: int) -> Watched:
+    from requite.metrics.watched import WatchedBroker
+
+    return WatchedBroker(server, named_max)
 
 
 def _authenticator(peers: Peers) -> Zap | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter
 
@@ -22,9 +22,14 @@ from requite.cli.options import (
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.cli.tls import NO_TLS, Tls
+from requite.cli.watching import UNWATCHED, Watching
 from requite.framing import Limits
 from requite.protocols.scalability.policy import DevicePolicy
 from requite.speaks.url import redact
+
+if TYPE_CHECKING:
+    from requite.metrics.monitor import Watched
+    from requite.sp import Device
 
 _FRONT: Final = Group("Front", sort_key=5, validator=one_of("--front", "--front-connect"))
 _BACK: Final = Group("Back", sort_key=10, validator=one_of("--back", "--back-bind"))
@@ -96,6 +101,7 @@ def device(
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
+    watching: Watching = UNWATCHED,
     logging: Logging = QUIET,
     setup: Setup = DEFAULT_SETUP,
 ) -> int:
@@ -129,6 +135,7 @@ def device(
         insecure=insecure,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
+    monitor = watching.monitor("device", lambda: _watched(server))
     if setup.check:
         listening = " and ".join(redact(url) for url in (*front, *back_bind))
         dialled = " and ".join(redact(url) for url in (*front_connect, *back))
@@ -142,7 +149,14 @@ def device(
         _announce("clients", server.front_addresses, front_connect)
         _announce("services", server.back_addresses, back)
 
-    return run_until_stopped(server, announce)
+    return run_until_stopped(server, announce, monitor=monitor)
+
+
+def _watched(server: Device) -> Watched:
+    from requite.metrics.servers import of_device
+    from requite.metrics.watched import WatchedServer
+
+    return WatchedServer(server, lambda: of_device(server.snapshot()))
 
 
 def _announce(whom: str, listening: list[str], connecting: tuple[str, ...]) -> None:

@@ -34,7 +34,7 @@ _log = std_logging.getLogger("requite.cli")
 
 
 def _parse_place(text: str) -> None:
-    from requite.gateway.server import parse_place
+    from requite.web.place import parse_place
 
     parse_place(text)
 
@@ -143,7 +143,8 @@ def gateway(
     """
     from requite.cli.serving import run_until_stopped
     from requite.gateway.policy import GatewayPolicy
-    from requite.gateway.server import GatewayServer, parse_place
+    from requite.gateway.server import GatewayServer
+    from requite.web.place import parse_place
 
     logging.start()
     server = GatewayServer(

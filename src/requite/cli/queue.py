@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import Group, Parameter
 
@@ -23,8 +23,13 @@ from requite.cli.options import (
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.cli.tls import NO_TLS, Tls
+from requite.cli.watching import UNWATCHED, Watching
 from requite.core.liveness import HeartbeatPolicy
 from requite.framing import Limits
+
+if TYPE_CHECKING:
+    from requite.metrics.monitor import Watched
+    from requite.queue import Queue
 
 _ADDRESSES: Final = Group("Addresses", sort_key=5)
 _LIVENESS: Final = Group("Liveness", sort_key=10)
@@ -105,6 +110,7 @@ def queue(
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
+    watching: Watching = UNWATCHED,
     logging: Logging = QUIET,
     setup: Setup = DEFAULT_SETUP,
 ) -> int:
@@ -145,6 +151,7 @@ def queue(
         insecure=insecure,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
+    monitor = watching.monitor("queue", lambda: _watched(server))
     if setup.check:
         return setup.report(
             f"the {protocol} queue would listen on {' and '.join(front)} for clients and on "
@@ -158,4 +165,11 @@ def queue(
         for url in server.back_addresses:
             say(f"listening on {url} for workers")
 
-    return run_until_stopped(server, announce)
+    return run_until_stopped(server, announce, monitor=monitor)
+
+
+def _watched(server: Queue) -> Watched:
+    from requite.metrics.servers import of_queue
+    from requite.metrics.watched import WatchedServer
+
+    return WatchedServer(server, lambda: of_queue(server.snapshot()))

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.output import complain
+from requite.cli.output import complain, say
 from requite.errors import RequiteError, TransportError
 from requite.shell.signals import has_terminal, say_nothing_to_reload
 
@@ -40,6 +40,17 @@ class Server(Protocol):
 
     async def close(self) -> None:
         """Stop at once."""
+
+
+class Watch(Protocol):
+    """A monitor of a server (`requite.metrics.monitor`)."""
+
+    @property
+    def url(self) -> str: ...
+    async def start(self) -> None: ...
+    def started(self) -> None: ...
+    def draining(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 class CannotListenError(Exception):
@@ -73,12 +84,14 @@ def run_until_stopped(
     until_failed: UntilFailed | None = None,
     until_over: UntilOver | None = None,
     reload: Reload | None = None,
+    monitor: Watch | None = None,
 ) -> ExitCode:
-    """Run `serve` on a new event loop; report an address that cannot be bound."""
+    """Run `serve` on a new event loop; report an address that cannot be bound. `monitor` shows the
+    server from before its start until after its end."""
     from requite.shell.aio import run
 
     try:
-        return run(serve(server, on_started, until_failed, until_over, reload))
+        return run(serve(server, on_started, until_failed, until_over, reload, monitor))
     except CannotListenError as error:
         complain(str(error))
         return ExitCode.CANNOT_LISTEN
@@ -90,6 +103,7 @@ async def serve(
     until_failed: UntilFailed | None = None,
     until_over: UntilOver | None = None,
     reload: Reload | None = None,
+    monitor: Watch | None = None,
 ) -> ExitCode:
     """Serve until a signal arrives or `until_over` returns, then drain; return OK, or the exit code
     of a second signal. Raises the error of `until_failed`, and `CannotListenError`."""
@@ -98,17 +112,26 @@ async def serve(
         _caught_signals(reload_soon) as arrived,
     ):
         try:
+            if monitor is not None:
+                await _start(monitor)
+                say(f"metrics at {monitor.url}/metrics")
             await _start(server)
+            if monitor is not None:
+                monitor.started()
             on_started()
             first = await _first(arrived, until_failed, until_over)
             name = "none" if first is None else first.name
+            if monitor is not None:
+                monitor.draining()
             _log.info("draining; a second signal stops at once", extra={"signal": name})
             return await _drain(server, arrived)
         finally:
             await server.close()
+            if monitor is not None:
+                await monitor.close()
 
 
-async def _start(server: Server) -> None:
+async def _start(server: Server | Watch) -> None:
     try:
         await server.start()
     except TransportError as error:

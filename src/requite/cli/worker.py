@@ -30,12 +30,14 @@ from requite.cli.options import (
 from requite.cli.output import say
 from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.cli.tls import NO_TLS, Tls
+from requite.cli.watching import UNWATCHED, Watching
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError, RequiteError, TransportError
 from requite.protocols.scalability.policy import RepPolicy
 from requite.speaks.url import redact
 
 if TYPE_CHECKING:
+    from requite.metrics.monitor import Watched
     from requite.worker import Worker
 
 _ADDRESSES: Final = Group(
@@ -201,6 +203,7 @@ def worker(
     journal: JournalFolder = None,
     journal_retain: JournalRetain = None,
     journal_ship: JournalShip = None,
+    watching: Watching = UNWATCHED,
     logging: Logging = QUIET,
     setup: Setup = DEFAULT_SETUP,
 ) -> int:
@@ -261,6 +264,7 @@ def worker(
         insecure=addresses.insecure,
         journal=journal_option(journal, journal_retain, journal_ship),
     )
+    monitor = watching.monitor("worker", lambda: _watched(server))
     names = ", ".join(server.services)
     if setup.check:
         places = [f"for {redact(url)}" for url in connect]
@@ -278,7 +282,14 @@ def worker(
         lines = [f"serving {names} for {redact(url)}" for url in connect]
         return await _until_not_connected(server, lines, addresses.wait_connected)
 
-    return run_until_stopped(server, announce, until_failed, server.until_over)
+    return run_until_stopped(server, announce, until_failed, server.until_over, monitor=monitor)
+
+
+def _watched(server: Worker) -> Watched:
+    from requite.metrics.servers import of_worker
+    from requite.metrics.watched import WatchedServer
+
+    return WatchedServer(server, lambda: of_worker(server.handled()))
 
 
 async def _until_not_connected(

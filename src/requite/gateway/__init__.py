@@ -8,6 +8,7 @@ streams.py   partial replies as server-sent events
 problems.py  failures as problem details, from the tree of errors
 catalog.py   the descriptions of services, fetched when needed
 users.py     tokens and passwords; `quotas.py`: what each user may have in progress
+meter.py     metrics
 openapi.py   descriptions as a document of OpenAPI 3.1; `pages.py`, `page/`: a page to try it
 
 Source: docs/how-to/open-an-http-door.md.

@@ -172,10 +172,18 @@ class Gateway:
         )
         return JSONResponse(document, headers={"Cache-Control": "no-store"})
 
+    async def flaw(self) -> str:
+        """Return why calls cannot succeed now, as `/ready` says it; "" if they can."""
+        return "the gateway is being stopped" if self._calls.is_draining else await self._checked()
+
+    async def check_user(self, request: Request) -> None:
+        """Raise `Problem` if a request is not of a user who may call any method."""
+        principal = await self._users.principal_of(request)
+        if not principal.may_any("call"):
+            raise Problem("Denied", f"{principal} has no right to call any method")
+
     async def _ready(self, _request: Request) -> Response:
-        if self._calls.is_draining:
-            return _state(503, "the gateway is being stopped")
-        flaw = await self._checked()
+        flaw = await self.flaw()
         return _state(503 if flaw else 200, flaw)
 
     async def _checked(self) -> str:

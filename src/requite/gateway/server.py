@@ -6,24 +6,33 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from starlette.requests import Request
+
+from requite import __build__, __version__
 from requite.access.exposure import check_exposure
 from requite.client import AsyncClient
 from requite.errors import ConfigurationError
 from requite.framing import Limits
 from requite.framing.web_hosts import canonical
 from requite.gateway.app import Gateway
+from requite.gateway.meter import Meter
 from requite.gateway.policy import KEPT_FOR_DESCRIPTIONS, GatewayPolicy
 from requite.gateway.problems import Problem
+from requite.metrics.process import LoopLag, Process, of_process
+from requite.metrics.reading import SharedReading
 from requite.shell import clock
 from requite.speaks.registry import parse_url
-from requite.transport.address import PORT_MAX, Address, TcpAddress, TlsAddress, is_local
+from requite.transport.address import Address, TcpAddress, TlsAddress, is_local
 from requite.web.answers import answer_early
 from requite.web.hosts import Hosts
+from requite.web.place import Place
 from requite.web.server import HttpServer
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+    from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
     from requite.access.guard import AccessOption
@@ -31,29 +40,12 @@ if TYPE_CHECKING:
 
 DRAIN_TIMEOUT_S: Final = 30.0
 CONNECTIONS_MAX: Final = 2048
+_METRICS: Final = "/metrics"
+_PROCESS: Final = Process(__version__, __build__, "gateway")
 _LAST_S: Final = 1.0
 """For how long a stopped gateway sends the last answers, such as those of cancelled calls."""
 _HOLD_BACK: Final = 0.05
-_LOCALHOST: Final = "127.0.0.1"
 _log = logging.getLogger("requite.gateway")
-
-
-class Place(NamedTuple):
-    """Where a gateway listens."""
-
-    host: str
-    port: int
-
-
-def parse_place(text: str) -> Place:
-    """Return the host and the port of `HOST:PORT`, `[::1]:PORT` or, on loopback, `:PORT`. Raises
-    `ConfigurationError`."""
-    host, colon, digits = text.rpartition(":")
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    is_port = digits.isdecimal() and digits.isascii() and int(digits[:6]) <= PORT_MAX
-    if not colon or not is_port or (":" in host and bare == host) or "/" in host:
-        raise ConfigurationError(f"an address of HTTP is HOST:PORT or :PORT, not {text!r}")
-    return Place(bare or _LOCALHOST, int(digits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +62,8 @@ class GatewayServer:
     `hosts` are further names in the field `Host` of requests. The other arguments are those of
     `Gateway`. Raises `ConfigurationError` for settings that cannot work, and for an address that
     other machines reach without an access file, or without TLS, unless `insecure`.
+
+    It also serves `/metrics` for Prometheus; with an access file to users who may call any method.
     """
 
     def __init__(
@@ -109,6 +103,9 @@ class GatewayServer:
             hold_back=_HOLD_BACK if parse_url(url).protocol == "mdp" else 0.0,
         )
         self.gateway: Final = Gateway(self._client, services=services, access=access, policy=policy)
+        self._meter: Final = Meter(self.gateway)
+        self._lag: Final = LoopLag()
+        self._metrics: Final = SharedReading(self._read_metrics)
         self._hosts: Final = Hosts((place.host, *hosts))
         self._server: Final = HttpServer(
             self._app,
@@ -126,6 +123,7 @@ class GatewayServer:
         await self.gateway.__aenter__()
         await self._server.listen(self._place.host, self._place.port, "--http", self._tls)
         await self._client.__aenter__()
+        self._lag.start()
 
     async def drain(self) -> None:
         """Answer new requests with 503, finish those in progress, and close.
@@ -149,6 +147,8 @@ class GatewayServer:
 
     async def _close(self, timeout_s: float) -> None:
         await self._server.close(timeout_s)
+        self._lag.stop()
+        await self._metrics.close()
         await self.gateway.close()
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -156,10 +156,24 @@ class GatewayServer:
         refusal: Problem | None = None
         if scope["type"] == "http":
             refusal = self._refusal(scope)
-        if refusal is None:
-            await self.gateway(scope, receive, send)
-        else:
+        if refusal is not None:
             await answer_early(refusal.response(""), receive, send)
+        elif scope["type"] == "http" and scope["path"] == _METRICS and scope["method"] == "GET":
+            await (await self._answer_metrics(Request(scope, receive)))(scope, receive, send)
+        else:
+            await self._meter(scope, receive, send)
+
+    async def _answer_metrics(self, request: Request) -> Response:
+        try:
+            await self.gateway.check_user(request)
+        except Problem as problem:
+            return problem.response("")
+        return await self._metrics.response()
+
+    async def _read_metrics(self) -> Sequence[Collector]:
+        flaw = await self.gateway.flaw()
+        families = of_process(_PROCESS, self._lag, is_ready=not flaw)
+        return [*families, *self._meter.read(self.gateway.in_progress)]
 
     def _refusal(self, scope: Scope) -> Problem | None:
         if (host := self._hosts.foreign_host(scope)) is not None:

@@ -119,6 +119,15 @@ class Pair(Daemon):
         return self._engine.view(clock.now())
 
     @property
+    def trouble(self) -> str:
+        """Why this server would neither serve nor take over, as text; "" if it would. A server that
+        waits for the other one, or was just paused, does neither."""
+        view = self.view
+        if view.serves or view.state is State.PASSIVE:
+            return ""
+        return view.trouble or f"the {view.role.name.lower()} is {word_for(view.state)}"
+
+    @property
     def role(self) -> PairRole:
         """The configured role."""
         return self._engine.policy.role

@@ -139,6 +139,13 @@ class Queue(Daemon):
         """Return the queue's tables and counters."""
         return self._engine.snapshot()
 
+    @property
+    def trouble(self) -> str:
+        """Why the queue cannot do its work, as text; "" if it can."""
+        if not self._shell.is_listening:
+            return "the queue does not listen"
+        return "the queue is being drained" if self.snapshot().draining else ""
+
     def _rights_changed(self) -> None:
         self._shell.host.rights_changed()
 

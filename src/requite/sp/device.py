@@ -129,6 +129,13 @@ class Device(Daemon):
         """Return the device's tables and counters."""
         return self._engine.snapshot()
 
+    @property
+    def trouble(self) -> str:
+        """Why the device cannot do its work, as text; "" if it can."""
+        if not self._shell.is_listening:
+            return "the device does not listen"
+        return "" if self.snapshot().back else self._shell.dial_trouble
+
     def _rights_changed(self) -> None:
         self._shell.host.rights_changed()
 

@@ -57,6 +57,10 @@ class Links(Protocol):
     async def until_drained(self) -> None:
         """After `drain_services`, wait until all accepted requests are answered."""
 
+    @property
+    def trouble(self) -> str:
+        """Why requests cannot arrive, as text; "" if they can."""
+
     async def close(self) -> None:
         """Close all connections; queued output is still sent."""
 
@@ -85,6 +89,11 @@ class BrokerLinks:
     async def until_drained(self) -> None:
         """See `Links.until_drained`."""
         await asyncio.gather(*(service.shell.drain() for service in self._services))
+
+    @property
+    def trouble(self) -> str:
+        """See `Links.trouble`."""
+        return next(filter(None, (service.shell.trouble for service in self._services)), "")
 
     async def close(self) -> None:
         """See `Links.close`."""

@@ -28,6 +28,7 @@ from requite.titanic.outage import Outage
 from requite.titanic.recovery import StoreReport
 from requite.titanic.services import BrokerLinks, Links, Take, dispatching
 from requite.titanic.settings import KeepIn, settings_of
+from requite.titanic.store import StoreView
 from requite.titanic.uuids import uuids
 
 _CHECKS_MAX: Final = 1024  # service checks in flight, in addition to the window
@@ -83,6 +84,20 @@ class Titanic(Daemon):
     def snapshot(self) -> TitanicSnapshot:
         """Return counts of stored requests by state; call after `start`."""
         return self._desk.engine.snapshot()
+
+    def store_view(self) -> StoreView:
+        """Return the figures of the store; call after `start`."""
+        return self._outage.store.view()
+
+    @property
+    def trouble(self) -> str:
+        """Why Titanic accepts no requests, as text; "" if it does. Call after `start`."""
+        seen = self.snapshot()
+        if seen.draining:
+            return "Titanic is being drained"
+        if seen.superseded:
+            return "the replica of this Titanic has taken over"
+        return seen.failure or self._links.trouble
 
     async def start(self) -> None:
         """Open the store, then serve; connections are made in the background.

@@ -20,6 +20,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Context, copy_context
 from typing import Final, Generic, TypeVar
 
+from requite.core.durations import Durations
+from requite.shell import clock
+
 # Seconds for interrupted handlers to clean up when the worker closes.
 CLOSE_S: Final = 5.0
 
@@ -54,6 +57,8 @@ class Lanes(Generic[Token, Work]):
         self._idle: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._context = copy_context()  # that of each request
+        self.took: Final = Durations()  # of work that was begun
+        self.withdrawn = 0  # work that was cancelled before it began
         self._looking = False  # `_wake_one` is scheduled in this iteration
         self._closed = False
 
@@ -73,9 +78,20 @@ class Lanes(Generic[Token, Work]):
         """Cancel work: remove it from the queue, or interrupt it; ignore unknown tokens."""
         if token in self._waiting:
             del self._waiting[token]
+            self.withdrawn += 1
             self._dropped(token)
         elif self._interruptible and token in self._running:
             self._running[token].cancel()
+
+    @property
+    def waiting(self) -> int:
+        """How much work waits."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """How much work runs."""
+        return len(self._running)
 
     async def close(self) -> None:
         """Interrupt all work and end the tasks; tasks that do not end in time are abandoned."""
@@ -127,6 +143,7 @@ class Lanes(Generic[Token, Work]):
                 # Inline: a separate coroutine would cost every request 0.2 us.
                 token, work = self._waiting.popitem(False)  # the first one
                 self._running[token] = task
+                began = clock.now()
                 try:
                     await self._run(token, work)
                 except asyncio.CancelledError:
@@ -135,6 +152,7 @@ class Lanes(Generic[Token, Work]):
                     self._dropped(token)
                 finally:
                     del self._running[token]
+                    self.took.add(clock.now() - began)
                 if self._closed:  # the handler suppressed the cancellation
                     return
                 if not _are_equal(copy_context(), self._context):  # 0.1 us

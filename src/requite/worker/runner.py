@@ -14,6 +14,7 @@ from typing import Any, Final
 from requite.engine import Finished, Input, Produced, Progressed, Started
 from requite.errors import RemoteFailure
 from requite.request import Request, Status
+from requite.worker.handled import Handled
 from requite.worker.handler import Kind, Service, frames_of
 from requite.worker.lanes import Lanes
 
@@ -75,12 +76,29 @@ class Runner:
             Kind.ASYNC_GENERATOR: self._run_async_generator,
             Kind.GENERATOR: self._run_generator,
         }[service.kind]
+        self._failures = 0
+        self._drops = 0
         self._in_thread = service.in_thread
         self._lanes: Lanes[Any, Request] = Lanes(
             capacity, run, self._dropped, interruptible=not (self._in_thread or to_the_end)
         )
         self.deliver = self._lanes.put  # (token, request): run the handler
         self.deliver_all = self._lanes.put_all
+
+    def handled(self) -> Handled:
+        """Return counts of the requests."""
+        lanes = self._lanes
+        took, bad = lanes.took, self._failures + self._drops - lanes.withdrawn
+        return Handled(
+            self._service.name,
+            lanes.waiting,
+            lanes.running,
+            took.count - bad,
+            self._failures,
+            self._drops,
+            tuple(took.counts),
+            took.total_s,
+        )
 
     # --- callbacks of the host --------------------------------------------------------------------
     def abandon(self, token: Any, _reason: str) -> None:
@@ -264,11 +282,13 @@ class Runner:
         self.submit(Finished(token, frames))
 
     def _failed(self, token: Any, error: BaseException) -> None:
+        self._failures += 1
         if not is_refusal(error):
             _log.warning("a handler of %s failed", self._service.name, exc_info=error)
         self.submit(Finished(token, (reason_of(error),), Status.FAILED))
 
     def _dropped(self, token: Any) -> None:
+        self._drops += 1
         self._unheard.discard(token)
         self.submit(Finished(token, (b"it was given up",), Status.CANCELLED))
 

@@ -28,6 +28,7 @@ from requite.shell.journaling import (
 from requite.speaks.endpoints import Urls, bound_at
 from requite.speaks.plans import ServicePlan, WorkerSettings
 from requite.speaks.registry import read_endpoints
+from requite.worker.handled import Handled
 from requite.worker.handler import Group, Service
 from requite.worker.plans import expanded, plans_for
 from requite.worker.runner import Runner
@@ -225,6 +226,15 @@ class Worker(Daemon):
         if len(dials) == 1:
             return [_join(ways)]
         return [_join(islice(ways, len(url.addresses))) for url in dials]
+
+    def handled(self) -> list[Handled]:
+        """Return what the handlers of each service have done."""
+        found: dict[str, Handled] = {}
+        for runtime in self._runtimes:
+            part = runtime.runner.handled()
+            known = found.get(part.service)
+            found[part.service] = part if known is None else known.plus(part)
+        return list(found.values())
 
     def _stop_watching(self) -> None:
         if self._watching is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -28,8 +28,13 @@ from requite.cli.titanic.options import (
     ReplicaMode,
     Standby,
 )
+from requite.cli.watching import UNWATCHED, Watching
 from requite.errors import ConfigurationError
 from requite.speaks.url import redact
+
+if TYPE_CHECKING:
+    from requite.metrics.monitor import Watched
+    from requite.titanic import Titanic
 
 
 def serve(
@@ -65,6 +70,7 @@ def serve(
         ),
     ] = False,
     connection: Connection = PLAIN,
+    watching: Watching = UNWATCHED,
     logging: Logging = QUIET,
     setup: Setup = DEFAULT_SETUP,
 ) -> int:
@@ -109,6 +115,7 @@ def serve(
     if keep_in is None:
         raise ConfigurationError("choose where to store requests: give --dir DIR or --memory")
     server = Titanic(connection.complete(broker), keep_in, dialect=connection.dialect)
+    monitor = watching.monitor("titanic serve", lambda: _watched(server))
     if setup.check:
         return setup.report(
             f"Titanic would store requests for {redact(broker)} in {dir or 'memory'}",
@@ -121,4 +128,10 @@ def serve(
             complain(IN_MEMORY)
 
     collect_rarely()
-    return run_until_stopped(server, announce)
+    return run_until_stopped(server, announce, monitor=monitor)
+
+
+def _watched(server: Titanic) -> Watched:
+    from requite.metrics.watched import WatchedServer, read_titanic
+
+    return WatchedServer(server, lambda: read_titanic(server))

@@ -143,6 +143,11 @@ class ExchangeLinks:
         """Accept requests of users."""
         self.is_open = True
 
+    @property
+    def trouble(self) -> str:
+        """Why requests cannot arrive; "" if they can."""
+        return "" if self.is_open else "it is being drained"
+
     def call(self, effect: Submit | Cancel) -> None:
         """Submit a request to the exchange, or cancel one."""
         if isinstance(effect, Submit):

@@ -1,0 +1,120 @@
+"""The metrics of a broker, of its Titanic and of its pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Final, Protocol
+
+from requite.metrics import catalogue as metrics
+from requite.metrics.families import Family, singles
+from requite.protocols.binarystar.view import PairView
+from requite.protocols.majordomo import census as at
+from requite.protocols.majordomo.census import Census, Traffic
+from requite.protocols.titanic.core import TitanicSnapshot
+from requite.request import Status
+
+_STATUSES: Final = tuple((status, status.name.lower()) for status in Status)
+_NS: Final = 1e9
+
+
+class StoreFigures(Protocol):
+    """The sizes of a Titanic's store, and of what is still needed of it, in bytes."""
+
+    @property
+    def disk_bytes(self) -> int: ...
+    @property
+    def live_bytes(self) -> int: ...
+
+
+def of_services(services: Iterable[Traffic], now: float) -> list[Family]:
+    """Return the metrics of services at the instant `now`.
+
+    A status appears with the first request that ends with it, except for ok.
+    """
+    accepted, ended = Family(metrics.ACCEPTED), Family(metrics.ENDED)
+    redelivered, took = Family(metrics.REDELIVERED), Family(metrics.TOOK)
+    received, sent = Family(metrics.RECEIVED), Family(metrics.SENT)
+    queued, in_progress = Family(metrics.QUEUED), Family(metrics.IN_PROGRESS)
+    oldest, workers = Family(metrics.OLDEST), Family(metrics.WORKERS)
+    paused = Family(metrics.PAUSED)
+    for each in services:
+        name, tally = each.name, each.tally
+        accepted.add(tally[at.ACCEPTED], name)
+        redelivered.add(tally[at.REDELIVERED], name)
+        received.add(tally[at.RECEIVED], name)
+        sent.add(tally[at.SENT], name)
+        took.add_durations(tally[at.TOOK], tally[at.TOOK_NS] / _NS, name)
+        for (status, word), count in zip(_STATUSES, tally[at.ENDED], strict=True):
+            if count or status is Status.OK:
+                ended.add(count, name, word)
+        queued.add(each.queued, name)
+        in_progress.add(each.in_progress, name)
+        oldest.add(0.0 if each.oldest_at == inf else max(0.0, now - each.oldest_at), name)
+        workers.add(each.idle, name, "idle")
+        workers.add(each.busy, name, "busy")
+        workers.add(each.draining, name, "draining")
+        workers.add(each.blocked, name, "blocked")
+        paused.add(each.paused, name)
+    return [
+        accepted,
+        ended,
+        redelivered,
+        took,
+        received,
+        sent,
+        queued,
+        in_progress,
+        oldest,
+        workers,
+        paused,
+    ]
+
+
+def of_broker(census: Census) -> list[Family]:
+    """Return the metrics of a broker as a whole."""
+    refused, denied = Family(metrics.REFUSED), Family(metrics.DENIED)
+    for (status, word), count in zip(_STATUSES, census.refused, strict=True):
+        if count or status is Status.OVERLOADED:
+            refused.add(count, word)
+    for verb, count in sorted(census.denied.items()):
+        denied.add(count, verb)
+    peers = Family(metrics.PEERS)
+    peers.add(census.clients, "client")
+    peers.add(census.workers, "worker")
+    peers.add(census.newcomers, "newcomer")
+    single = singles(
+        (metrics.UNREAD, census.unread),
+        (metrics.SERVICES, len(census.services)),
+        (metrics.SERVICES_MAX, census.services_max),
+        (metrics.PENDING, census.pending),
+        (metrics.PENDING_BYTES, census.pending_size),
+        (metrics.PENDING_BYTES_MAX, census.pending_size_max),
+    )
+    return [refused, denied, peers, *single]
+
+
+def of_pair(view: PairView) -> list[Family]:
+    """Return the metrics of a server of a pair."""
+    return singles(
+        (metrics.PAIR_ACTIVE, view.serves),
+        (metrics.PAIR_PEER_SILENT, view.peer_is_silent),
+        (metrics.PAIR_EPOCH, view.epoch),
+    )
+
+
+def of_titanic(seen: TitanicSnapshot, store: StoreFigures) -> list[Family]:
+    """Return the metrics of a Titanic."""
+    stored = Family(metrics.STORED)
+    stored.add(seen.waiting, "waiting")
+    stored.add(seen.sent, "sent")
+    stored.add(seen.answered, "answered")
+    stored.add(seen.poisoned, "poisoned")
+    single = singles(
+        (metrics.STORING, seen.storing),
+        (metrics.STORE_BYTES, store.disk_bytes),
+        (metrics.STORE_LIVE_BYTES, store.live_bytes),
+        (metrics.STORE_FAILED, bool(seen.failure)),
+        (metrics.REPLICA_BEHIND, seen.behind),
+    )
+    return [stored, *single]

@@ -1,0 +1,85 @@
+"""The metrics of workers, queues and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from requite.metrics import catalogue as metrics
+from requite.metrics.families import Family, singles
+from requite.protocols.pirate.jobs import QueueSnapshot
+from requite.protocols.scalability.jobs import DeviceSnapshot
+
+
+class Handled(Protocol):
+    """What a worker did for one service (`requite.worker.handled`)."""
+
+    @property
+    def service(self) -> str: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def running(self) -> int: ...
+    @property
+    def ok(self) -> int: ...
+    @property
+    def failed(self) -> int: ...
+    @property
+    def cancelled(self) -> int: ...
+    @property
+    def counts(self) -> Sequence[int]: ...
+    @property
+    def took_s(self) -> float: ...
+
+
+def of_worker(services: Iterable[Handled]) -> list[Family]:
+    """Return the metrics of a worker."""
+    handled, took = Family(metrics.HANDLED), Family(metrics.HANDLER_TOOK)
+    running, waiting = Family(metrics.RUNNING), Family(metrics.WAITING)
+    for each in services:
+        name = each.service
+        handled.add(each.ok, name, "ok")
+        handled.add(each.failed, name, "failed")
+        handled.add(each.cancelled, name, "cancelled")
+        took.add_durations(each.counts, each.took_s, name)
+        running.add(each.running, name)
+        waiting.add(each.waiting, name)
+    return [handled, took, running, waiting]
+
+
+def of_queue(seen: QueueSnapshot) -> list[Family]:
+    """Return the metrics of a queue of the Pirates."""
+    workers = Family(metrics.QUEUE_WORKERS)
+    workers.add(seen.unready, "unready")
+    workers.add(seen.idle, "idle")
+    workers.add(seen.busy, "busy")
+    single = singles(
+        (metrics.QUEUE_REQUESTS, seen.requests),
+        (metrics.QUEUE_REPLIES, seen.replies),
+        (metrics.QUEUE_CLIENTS, seen.clients),
+        (metrics.QUEUE_WAITING, seen.waiting),
+    )
+    return [*single, workers, _by_reason(metrics.QUEUE_DROPPED, seen.dropped)]
+
+
+def of_device(seen: DeviceSnapshot) -> list[Family]:
+    """Return the metrics of a device of SP."""
+    channels, blocked = Family(metrics.DEVICE_CHANNELS), Family(metrics.DEVICE_BLOCKED)
+    channels.add(seen.front, "front")
+    channels.add(seen.back, "back")
+    blocked.add(seen.front_blocked, "front")
+    blocked.add(seen.back_blocked, "back")
+    single = singles(
+        (metrics.DEVICE_REQUESTS, seen.requests),
+        (metrics.DEVICE_REPLIES, seen.replies),
+        (metrics.DEVICE_HELD, seen.held),
+    )
+    dropped = _by_reason(metrics.DEVICE_DROPPED, seen.dropped)
+    return [*single, channels, blocked, dropped]
+
+
+def _by_reason(described: metrics.Described, counts: Mapping[str, int]) -> Family:
+    family = Family(described)
+    for reason, count in sorted(counts.items()):
+        family.add(count, reason)
+    return family

@@ -1,0 +1,80 @@
+"""Writes docs/reference/metrics.md: every metric.
+
+python -m tests.metrics.page        writes the page
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from requite.cli.watching import NAMED_MAX
+from requite.core.durations import BOUNDS_S
+from requite.metrics.catalogue import GROUPS
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+
+_INTRODUCTION: Final = f"""\
+# Metrics
+
+Servers with `--http HOST:PORT` have these metrics at `/metrics`, in the text format of Prometheus.
+[Watch a broker](../how-to/watch-a-broker.md) says how to collect them, and what to look at.
+
+- Names, kinds and labels stay, as the options of the commands do
+  ([stability](../topics/stability.md)). New metrics and new values of labels may be added.
+- Times are in seconds, sizes in bytes. A counter (`_total`) only grows, and begins again at 0 when
+  the process is started again: use `rate()` or `increase()`.
+- A histogram NAME has `NAME_bucket`, with a label `le`, `NAME_sum` and `NAME_count`. The bounds are
+  {", ".join(f"{each:g}" for each in BOUNDS_S)} seconds.
+- `service` is the name of a service. A broker has metrics of its own for the {NAMED_MAX} services
+  with most requests (`--metrics-services`); all others are summed as `other`, and so are services
+  that were removed. When a service moves between its name and `other`, no counter goes down, and
+  no request is counted twice. Add rates, not counters:
+  `sum(rate(requite_requests_accepted_total[5m]))`.
+- `/metrics/detailed?service=NAME` has all numbers of one service of a broker, whether it has
+  metrics of its own or not.
+- A value of `status` is there from the first request that ended with it.
+- Numbers come from the tables of the engine at the moment of a scrape. A scrape is reused for up to
+  a second if it took long.
+
+On Linux there are also `process_cpu_seconds_total`, `process_resident_memory_bytes`,
+`process_virtual_memory_bytes`, `process_start_time_seconds`, `process_open_fds` and
+`process_max_fds`, by `prometheus_client`.
+"""
+
+_POOLS: Final = """\
+## Pools
+
+The manager of a pool has its own endpoints (`http.port` in [pool.toml](pool-toml.md)), with the
+metrics `requite_pool_active`, `requite_pool_groups`, `requite_pool_groups_max`,
+`requite_pool_running_groups`, `requite_pool_workers`, `requite_pool_failing_groups`,
+`requite_pool_orphans`, `requite_pool_orphans_forwarded_total`, `requite_pool_dead_letters_total`
+and `requite_pool_poisoned_total`; all have the label `pool`.
+"""
+
+
+def render() -> str:
+    """Return the page."""
+    lines = [_INTRODUCTION]
+    for title in GROUPS:
+        lines += [f"## {title}", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
+        lines += [*_rows(title), ""]
+    return "\n".join([*lines, _POOLS])
+
+
+def _rows(title: str) -> Iterator[str]:
+    for each in GROUPS[title]:
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        yield f"| `{each.name}` | {each.kind} | {labels} | {each.about} |"
+
+
+def main(page: Path = PAGE) -> int:
+    """Write the page; return the exit status."""
+    page.write_text(render(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
