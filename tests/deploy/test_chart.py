@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.cli.command import requite, running_broker, write_users
-from tests.deploy.files import CLOSING_S, COMMAND, DEPLOY, installed, write_access
+from tests.cli.command import running, write_users
+from tests.deploy.files import CLOSING_S, DEPLOY, installed
+from tests.metrics.scrape import get, url_of
 
 import requite as package
 from requite.access import Access
@@ -54,9 +55,11 @@ def arguments(*, secure: bool) -> list[str]:
     common, _, chosen = text.partition("{{- if $secret }}")
     with_users, _, without = chosen.partition("{{- else }}")
     lines = common + (with_users if secure else without)
-    port = str(VALUES["service"]["port"])
-    words = re.findall(r"^ +- (.+)$", lines, re.M)
-    return [word.replace("{{ .Values.service.port }}", port) for word in words]
+    for name in ("service", "metrics"):
+        port = str(VALUES[name]["port"])
+        lines = lines.replace(f"{{{{ .Values.{name}.port }}}}", port)
+    lines = lines.replace('{{ include "requite.name" . }}', "b-requite")
+    return re.findall(r"^ +- (.+)$", lines, re.M)
 
 
 def test_the_configuration_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,10 +191,12 @@ def test_the_pod_has_no_rights(chart: Any) -> None:
 def test_the_network_policy_lets_in_labelled_pods_only(chart: Any) -> None:
     spec = objects(chart, SECURE)["NetworkPolicy"]["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
-    [rule] = spec["ingress"]
-    assert rule["from"] == [{"podSelector": {"matchLabels": {"requite-client": "true"}}}]
+    labels = [rule["from"][0]["podSelector"]["matchLabels"] for rule in spec["ingress"]]
+    assert labels == [{"requite-client": "true"}, {"requite-metrics": "true"}]
+    assert [rule["ports"][0]["port"] for rule in spec["ingress"]] == ["mdp", "metrics"]
     assert spec["egress"] == []
-    none = objects(chart, SECURE | {"networkPolicy": {"clients": []}})["NetworkPolicy"]["spec"]
+    closed = {"networkPolicy": {"clients": []}, "metrics": {"clients": []}}
+    none = objects(chart, SECURE | closed)["NetworkPolicy"]["spec"]
     assert none["ingress"] == []
 
 
@@ -204,16 +209,19 @@ def test_a_change_of_the_configuration_restarts_the_broker(chart: Any) -> None:
 
 
 @pytest.mark.e2e
-def test_the_liveness_probe_passes_while_the_broker_answers(chart: Any, tmp_path: Path) -> None:
+def test_the_probes_pass_while_the_broker_works(chart: Any) -> None:
     spec = objects(chart, SECURE)["StatefulSet"]["spec"]["template"]["spec"]
     [container] = spec["containers"]
-    name, *words = container["livenessProbe"]["exec"]["command"]
-    assert name == COMMAND
-    access = write_access(tmp_path / "access.toml")
-    probe = write_users(tmp_path / "probe", "probe:other\n")
-    words[words.index("/etc/requite/access/probe")] = str(probe)
-    with running_broker("--access", str(access)) as (_broker, url):
-        words[words.index("mdp://127.0.0.1:5556")] = url
-        assert requite(*words).code == ExitCode.OK
-        write_users(probe, "probe:wrong\n")
-        assert requite(*words).code == ExitCode.NO_CONNECTION
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    words = container["args"]
+    assert words[words.index("--http") + 1] == f"0.0.0.0:{ports['metrics']}"
+    probes = [container[f"{name}Probe"]["httpGet"] for name in ("startup", "readiness", "liveness")]
+    assert [each["path"] for each in probes] == ["/ready", "/ready", "/health"]
+    assert {each["port"] for each in probes} == {"metrics"}
+    options = ("--http", ":0", "--http-host", words[words.index("--http-host") + 1])
+    with running("broker", "--bind", "tcp://127.0.0.1:0", *options) as broker:
+        url = url_of(broker)
+        broker.line()
+        for probe in probes:
+            assert get(url, probe["path"]).status == 200
+        assert get(url, "/metrics", {"Host": f"b-requite:{ports['metrics']}"}).status == 200
