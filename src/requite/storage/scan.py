@@ -32,7 +32,7 @@ from requite.storage.records import RAW_SIZE_MAX, Damage, Record
 
 CHUNK_SIZE: Final = 1 << 20  # one read: larger ones are not faster, smaller ones cost system calls
 FIRST_CHUNK_SIZE: Final = 1 << 14  # often only one record, or the end, is read
-_ZEROS: Final = memoryview(bytes(CHUNK_SIZE))
+_ZEROS: Final = bytes(CHUNK_SIZE)
 
 Found = tuple[int, int, memoryview, int]
 """An intact record: kind, number, payload, and the offset of the next one."""
@@ -121,6 +121,7 @@ def data_chunks(file: ReadableFile, offset: int, limit: int) -> Iterator[tuple[i
             data = file.read(min(CHUNK_SIZE, stop - offset), offset)
             if not data:  # truncated meanwhile
                 return
+            # One memcmp: 37 us per MiB, and 4.9 ms if one of them is a memoryview (CPython 3.11).
             if data != _ZEROS[: len(data)]:
                 yield offset, data
             offset += len(data)
