@@ -48,10 +48,14 @@ class CallError(RequiteError):
     """A call ended without the reply that was asked for.
 
     `may_have_executed`: whether a handler may have started the request. `attempts`: how often the
-    request was sent (0: never). `says_what_to_do`: the message includes the remedy.
+    request was sent (0: never). `request_id`: the ID of the request, in hexadecimal, as journals,
+    logs and `requite why` have it; "" if the request was refused before it had one, or if its
+    protocol has no IDs and its client keeps no journal. `says_what_to_do`: the message includes the
+    remedy.
     """
 
     says_what_to_do = False
+    request_id = ""
 
     def __init__(self, message: str, *, may_have_executed: bool = True, attempts: int = 0) -> None:
         super().__init__(message)
@@ -59,7 +63,8 @@ class CallError(RequiteError):
         self.attempts = attempts
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), str(self), self.may_have_executed, self.attempts)
+        said = (type(self), str(self), self.may_have_executed, self.attempts)
+        return _rebuild, said, {"request_id": self.request_id}
 
 
 def _rebuild(kind: type[CallError], message: str, may_have_executed: bool, n: int) -> CallError:
@@ -107,7 +112,8 @@ class _Misfit(CallError):
 
     def __reduce__(self) -> tuple[object, ...]:
         said = (type(self), str(self), self.path, self.reason)
-        return _rebuild_misfit, (*said, self.may_have_executed, self.attempts)
+        rest = self.may_have_executed, self.attempts
+        return _rebuild_misfit, (*said, *rest), {"request_id": self.request_id}
 
 
 def _rebuild_misfit(

@@ -60,6 +60,17 @@ def test_a_reply_carries_the_number_of_attempts(counted, attempts):
     assert bench.replies["a"].attempts == attempts
 
 
+def test_an_error_has_the_id_of_its_request_as_journals_have_it():
+    bench = connected()
+    bench.submit("a")
+    bench.answer(bench.requests[0], status=Status.FAILED, body=b"out of stock")
+    bench.submit("b", timeout=1.0)
+    bench.advance(1.0)
+    ids = [sent.command.call_id.hex() for sent in bench.requests]
+    assert [bench.errors[token].request_id for token in ("a", "b")] == ids
+    assert all(each.startswith(ORIGIN.hex()) for each in ids)
+
+
 def test_the_timeout_is_the_remaining_time_when_the_request_is_sent():
     bench = ClientBench()
     bench.submit("a", timeout=2.5)

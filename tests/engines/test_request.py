@@ -130,6 +130,9 @@ def test_errors_survive_pickling():
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is errors.CallTimeout
     assert (str(copy), copy.may_have_executed, copy.attempts) == ("late", False, 2)
+    assert copy.request_id == ""
+    error.request_id = "37318fdeaa15e1b00000000000000007"
+    assert pickle.loads(pickle.dumps(error)).request_id == error.request_id
 
 
 def test_errors_are_subclasses_of_the_builtin_ones():

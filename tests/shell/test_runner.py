@@ -159,3 +159,24 @@ async def test_an_invalid_reply_fails_and_names_its_type(
     assert finished.frames[0].startswith(b"TypeError: a handler must return bytes")
     assert told in finished.frames[0].decode()
     assert lines(caplog) == ["a handler of it failed"]
+
+
+class Job:
+    """A token that is a job with a call id, as engines deliver it."""
+
+    call_id = bytes(range(16))
+
+
+@pytest.mark.parametrize(("token", "expected"), [(Job(), Job.call_id.hex()), (7, None)])
+async def test_the_log_line_of_a_failed_handler_has_the_id_of_the_request(
+    token: Any, expected: str | None, caplog: Any
+) -> None:
+    async def handler(_request: Request) -> bytes:
+        raise ValueError("no such account")
+
+    run = Run(handler)
+    run.runner.deliver(token, Request("it", (b"",)))
+    await run.ended.wait()
+    await run.runner.close()
+    assert lines(caplog) == ["a handler of it failed"]
+    assert getattr(caplog.records[-1], "request_id", None) == expected

@@ -36,6 +36,7 @@ from requite import (
 )
 from requite.cli.descriptions import typed_error
 from requite.request import Partial
+from requite.typed.refusals import error_of
 
 BINDS = ("inproc://typed-{}", "flp+inproc://typed-{}", "pirate+inproc://typed-{}")
 
@@ -561,6 +562,16 @@ def test_errors_survive_pickling() -> None:
         copy = pickle.loads(pickle.dumps(error))
         assert (str(copy), copy.path, copy.reason) == (str(error), error.path, error.reason)
         assert (copy.may_have_executed, copy.attempts) == (error.may_have_executed, error.attempts)
+        error.request_id = "37318fdeaa15e1b00000000000000007"
+        assert pickle.loads(pickle.dumps(error)).request_id == error.request_id
+
+
+def test_an_error_of_a_typed_service_has_the_id_of_its_request() -> None:
+    failure = RemoteFailure('{"error":"NoService","message":"this service has no method"}')
+    failure.request_id = "37318fdeaa15e1b00000000000000007"
+    error = error_of(failure, {})
+    assert isinstance(error, NoService)
+    assert error.request_id == failure.request_id
 
 
 @pytest.mark.e2e

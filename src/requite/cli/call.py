@@ -180,8 +180,8 @@ def call(
 
     With --json the last line is an object: status, body, encoding ("utf-8" or
     "base64"), attempts, elapsed_ms. A failed call prints status, message,
-    may_have_executed, attempts, elapsed_ms. With --stream each partial reply
-    is an object on a line before it.
+    may_have_executed, request_id (for `requite why`), attempts, elapsed_ms. With
+    --stream each partial reply is an object on a line before it.
 
     With --json, the body for a method of a typed service (`orders.price`) is
     JSON. It is checked against the service's description before it is sent, and

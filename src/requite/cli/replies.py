@@ -80,6 +80,7 @@ class JsonPrinter:
             "status": kind_of(error).name,
             "message": str(error),
             "may_have_executed": error.may_have_executed,
+            **({"request_id": error.request_id} if error.request_id else {}),
         }
         say_json(failure | facts_of(error) | _effort(error.attempts, elapsed_s))
 

@@ -175,9 +175,12 @@ def error_of(failure: RemoteFailure, known: Mapping[str, DeclaredError]) -> Exce
     """Return the error that a negative reply stands for; `failure` itself if it is none of ours."""
     told = told_by(failure)
     try:
-        return failure if told is None else _error(told, failure, known)
+        error = failure if told is None else _error(told, failure, known)
     except FLAWS:
         return failure
+    if isinstance(error, CallError):
+        error.request_id = failure.request_id
+    return error
 
 
 def told_by(failure: RemoteFailure) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
 
+from requite.chronicle import NO_CALL
 from requite.engine import Finished, Input, Produced, Progressed, Started
 from requite.errors import RemoteFailure
 from requite.request import Request, Status
@@ -284,7 +285,9 @@ class Runner:
     def _failed(self, token: Any, error: BaseException) -> None:
         self._failures += 1
         if not is_refusal(error):
-            _log.warning("a handler of %s failed", self._service.name, exc_info=error)
+            call_id = getattr(token, "call_id", NO_CALL)  # of the job; some have none
+            extra = {} if call_id == NO_CALL else {"request_id": call_id.hex()}
+            _log.warning("a handler of %s failed", self._service.name, exc_info=error, extra=extra)
         self.submit(Finished(token, (reason_of(error),), Status.FAILED))
 
     def _dropped(self, token: Any) -> None:
