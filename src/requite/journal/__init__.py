@@ -8,6 +8,7 @@
     clock.py     monotonic instants to wall time
     folder.py    the logs in a journal's folder
     blocks.py    the columns of a log's record: data, for every decoder
+    index.py     which requests a segment has; search.py finds their events
     meaning.py   the events that a row represents
 
 The bytes are specified in docs/protocols/log-format.md.

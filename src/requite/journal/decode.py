@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from math import isfinite
 from typing import Any, NamedTuple
@@ -116,14 +116,16 @@ class SegmentDecoder:
                 return self._flawed(at, bytes(item.payload[:RAW_SIZE_MAX]), flaw)
         return Block(header, item.payload, at) if header.type in COLUMNS else None
 
-    def events(self, block: Block) -> Iterator[Event]:
-        """Yield the events of a block, row by row."""
+    def events(self, block: Block, call_ids: Collection[bytes] | None = None) -> Iterator[Event]:
+        """Yield the events of a block, row by row; with `call_ids`, those of these requests."""
         header = block.header
         names = tuple(COLUMNS[header.type])
         expand = self._span if header.type == BlockType.SPANS else self._event_row
         for number, values in enumerate(row_values(block.payload, header)):
             cells = dict(zip(names, values, strict=True))
             call_id = cells["call_id"]
+            if call_ids is not None and call_id not in call_ids:
+                continue
             request_id = None if call_id == NO_CALL else call_id.hex()
             shared = {
                 "schema_version": header.version,
