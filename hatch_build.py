@@ -27,6 +27,7 @@ COMPILED: Final = (
     "requite/engine.py",
     "requite/principal.py",
     "requite/request.py",
+    "requite/trace_context.py",
     "requite/value.py",
     "requite/core",
     "requite/framing",

@@ -37,6 +37,7 @@ from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.census import Census
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
+from requite.protocols.majordomo.wire import TAKES_TRACES
 from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections, Endpoint
@@ -46,6 +47,7 @@ from requite.shell.guarding import guarded_by
 from requite.shell.host import Link, LinkLimits
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.speaks.tls import check_passwords_are_private, read_place
+from requite.tracing.stays import both, broker_spans
 from requite.transport.address import Address, InprocAddress, IpcAddress, is_private
 from requite.transport.tls import StrPath, TlsSettings
 
@@ -117,9 +119,11 @@ class Broker(Daemon):
         pair: Pair | None = None,
         on_note: Callable[[Note], None] | None = None,
     ) -> None:
+        spans = broker_spans()
         policy = replace(
             policy or BrokerPolicy(),
             notes=on_note is not None or (policy is not None and policy.notes),
+            notes_traces=spans is not None,
             titanic_inside=titanic is not None,
         )
         if access is not None and users is not None:
@@ -153,7 +157,9 @@ class Broker(Daemon):
 
         def make_framing(address: Address, tls: TlsSettings | None) -> Zmtp:
             mechanisms = self._mechanisms(address, tls)
-            return Zmtp(SocketType.ROUTER, mechanism=mechanisms, limits=limits)
+            return Zmtp(
+                SocketType.ROUTER, mechanism=mechanisms, limits=limits, features=(TAKES_TRACES,)
+            )
 
         places = [read_place(bind, _SCHEMES, listening=True) for bind in binds or (DEFAULT_BIND,)]
         listen = [Endpoint(each[0], partial(make_framing, *each), tls=each[1]) for each in places]
@@ -177,7 +183,7 @@ class Broker(Daemon):
             lets_in=_accept_all if gate is None else gate.lets_in,
             identities=identities,
             **guarded_by(self._guard),
-            note=on_note or _unheard,
+            note=both(on_note, None if spans is None else spans.note),
             logger="requite.broker",
         )
 
@@ -393,7 +399,3 @@ def _keeper(place: InprocAddress, keep_in: KeepIn) -> Titanic:
     from requite.titanic.titanic import Titanic  # most brokers have none
 
     return Titanic(endpoint_inside(place), keep_in)
-
-
-def _unheard(_note: Note) -> None:
-    """Drop the note: there is no `on_note`."""

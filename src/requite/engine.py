@@ -93,7 +93,8 @@ class Submit:
     `deadline` is an instant (`inf`: none). With `idempotent` False the request is never resent once
     it may have run (I11). With `partials` the user gets partial replies; otherwise they are
     prepended to the final reply. `principal` is the owner of a call that a part of a broker's
-    process makes for it.
+    process makes for it. `trace`: its trace context (`requite.trace_context`), for protocols that
+    carry it.
     """
 
     token: Any
@@ -104,6 +105,7 @@ class Submit:
     idempotency_key: bytes = b""
     partials: bool = False
     principal: bytes = b""
+    trace: bytes = b""
 
 
 @final

@@ -193,7 +193,7 @@ class Request:
     unless the caller gave one. `principal` is the name of the caller, as the listener knows it: its
     user in the access file, or its credential (`tls:CN=shop`, over RabbitMQ `amqp:USER`); ""
     without one. `traceparent` is the W3C trace context of the call, "" unless the protocol carries
-    one (AMQP).
+    one (MDP 0.3 and AMQP).
     """
 
     service: str

@@ -25,6 +25,7 @@ from requite.protocols.amqp import methods
 from requite.protocols.amqp.policy import CallerPolicy
 from requite.protocols.amqp.topology import Pool
 from requite.request import Partial, Reply
+from requite.trace_context import decode_traceparent
 
 
 # --- one call -------------------------------------------------------------------------------------
@@ -93,6 +94,20 @@ def test_an_idempotency_key_is_sent_as_a_header() -> None:
     rabbit.submit("a", idempotency_key=b"\xff\0")
     [(_, _, asked, _)] = rabbit.published()
     assert asked.headers["x-idempotency-key"] == b"\xff\0"
+
+
+def test_a_call_of_a_trace_sends_it_and_another_begins_one() -> None:
+    rabbit = caller()
+    rabbit.get_ready()
+    text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    seen = []
+    for token, trace in (("a", decode_traceparent(text)), ("b", b"")):
+        rabbit.submit(token, trace=trace)
+        [(_, _, asked, _)] = rabbit.published()
+        seen.append(asked.headers["traceparent"])
+    assert seen[0] == text
+    assert decode_traceparent(seen[1])
+    assert seen[1] != text
 
 
 # --- slots ----------------------------------------------------------------------------------------

@@ -235,7 +235,7 @@ class BrokerProcess(Process, Observed):
     def __init__(self, *options: str, bind: str = ANY_PORT) -> None:
         self._holder = socket.socket()
         if bind == ANY_PORT:
-            bind = f"tcp://127.0.0.1:{_hold_port(self._holder)}"
+            bind = f"tcp://127.0.0.1:{hold_port(self._holder)}"
         super().__init__("-m", "requite.cli", "broker", "--bind", bind, *options)
         self.endpoint = self.line().removeprefix("listening on ")
 
@@ -245,7 +245,7 @@ class BrokerProcess(Process, Observed):
         self._holder.close()
 
 
-def _hold_port(holder: socket.socket) -> int:
+def hold_port(holder: socket.socket) -> int:
     """Reserve a free port, and return it.
 
     `holder` is bound with SO_REUSEADDR and never listens, so a broker can still listen there.

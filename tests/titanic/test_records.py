@@ -15,6 +15,7 @@ from requite.protocols.titanic.records import Answered, Closed, StoreRole, Submi
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocols" / "titanic-log.md"
 UUID = bytes(range(16))
+TRACE = bytes.fromhex("4bf92f3577b34da6a3ce929d0e0e473600f067aa0ba902b701")
 
 uuids = st.binary(min_size=16, max_size=16)
 numbers = st.integers(0, 2**64 - 1)
@@ -24,14 +25,41 @@ bodies = st.lists(st.binary(max_size=100), max_size=5)
 texts = st.text(max_size=50)
 
 
-@pytest.mark.parametrize(("example", "owner"), [(0, b""), (1, b"ann")])
-def test_the_examples_in_the_documentation(example: int, owner: bytes) -> None:
+@pytest.mark.parametrize(
+    ("example", "owner", "trace"), [(0, b"", b""), (1, b"ann", b""), (2, b"ann", TRACE)]
+)
+def test_the_examples_in_the_documentation(example: int, owner: bytes, trace: bytes) -> None:
     dumps = re.findall(r"(?:^    [0-9A-F]{4}  [0-9A-F ]+\n)+", PAGE.read_text("utf-8"), re.M)
     lines = re.findall(r"^    [0-9A-F]{4}  ([0-9A-F ]+)$", dumps[example], re.M)
     data = bytes.fromhex("".join(lines))
     at_us = 1_700_000_000_000_000
-    assert records.encode_submitted(UUID, at_us, b"echo", b"k", [b"hi"], owner) == data
-    assert records.decode(data) == Submitted(UUID, at_us, b"echo", b"k", [b"hi"], owner)
+    assert records.encode_submitted(UUID, at_us, b"echo", b"k", [b"hi"], owner, trace) == data
+    assert records.decode(data) == Submitted(UUID, at_us, b"echo", b"k", [b"hi"], owner, trace)
+
+
+@given(st.binary(max_size=255), bodies)
+def test_a_submission_with_a_trace(owner: bytes, frames: list[bytes]) -> None:
+    encoded = records.encode_submitted(UUID, 1, b"echo", b"k", frames, owner, TRACE)
+    assert records.decode(encoded) == Submitted(UUID, 1, b"echo", b"k", frames, owner, TRACE)
+    size = sum(map(len, frames))
+    assert records.body_size(memoryview(encoded)) == size
+    outline = records.Outline(UUID, 1, b"echo", b"k", size, owner, TRACE)
+    assert records.outline(memoryview(encoded)) == outline
+
+
+def test_a_bad_trace_is_refused() -> None:
+    encoded = records.encode_submitted(UUID, 1, b"echo", b"", [b"hi"], b"", TRACE)
+    bad = [
+        encoded[: records.HEAD.size + 1 + 20],  # ends within it
+        encoded[: records.HEAD.size + 1] + bytes(16) + encoded[records.HEAD.size + 17 :],
+        bytes((records.ANSWERED,)) + encoded[1:],  # of a kind that has none
+    ]
+    for payload in bad:
+        with pytest.raises(RemoteViolation):
+            records.decode(payload)
+    for payload in bad[:2]:
+        with pytest.raises(RemoteViolation):
+            records.outline(payload)
 
 
 def test_the_other_kinds_of_records() -> None:

@@ -110,6 +110,7 @@ _ID: Final = 0x000000070000002A
 _BODY: Final = [b"hello"]
 _CALL: Final = bytes.fromhex("a1b2c3d4e5f60718 000000000000002a")
 _NEXT_CALL: Final = _CALL[:-1] + b"\x2b"
+_TRACE: Final = bytes.fromhex("4bf92f3577b34da6a3ce929d0e0e473600f067aa0ba902b701")
 _INSTANCE: Final = bytes.fromhex("0f1e2d3c4b5a6978")
 EXAMPLES_03: Final[dict[str, tuple[tuple[str, ...], Any]]] = {
     "REQUEST to echo, 2.5 s": (
@@ -154,6 +155,18 @@ EXAMPLES_03: Final[dict[str, tuple[tuple[str, ...], Any]]] = {
         ClientRequest(b"mmi.describe", [b"orders"], _ID, 2500, call_id=_CALL),
     ),
     "FINAL, DENIED": (("to_client",), ClientFinal(b"", _BODY, _ID, 9, 0)),
+    "REQUEST_TRACED to echo, 2.5 s": (
+        ("from_client",),
+        ClientRequest(b"echo", _BODY, _ID, 2500, call_id=_CALL, trace=_TRACE),
+    ),
+    "REQUEST_TRACED to a worker": (
+        ("to_worker",),
+        WorkerRequest(b"", _BODY, 9, 2400, 1, call_id=_CALL, trace=_TRACE),
+    ),
+    "the same of shop, with key": (
+        ("to_worker",),
+        WorkerRequest(b"", _BODY, 10, 0, 2, b"order-17", _NEXT_CALL, b"shop", _TRACE),
+    ),
 }
 
 

@@ -39,16 +39,18 @@ from requite.client.incoming import Incoming
 from requite.client.started import StartedCall
 from requite.client.window import Item, Window
 from requite.core.liveness import HeartbeatPolicy
-from requite.engine import Cancel, Drain, Submit
+from requite.engine import Cancel, Drain, Input, Submit
 from requite.errors import CallError, Cancelled, LocalViolation
 from requite.framing import Limits
 from requite.request import Deadline, Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.aio import AioShell, running_loop
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
+from requite.shell.uses import Uses
 from requite.speaks.endpoints import Urls, bound_at
 from requite.speaks.plans import Carries, ClientSettings
 from requite.speaks.registry import carries, client_plan, read_endpoints
+from requite.tracing.calls import call_spans
 
 if TYPE_CHECKING:
     from requite.typed.context import Middleware
@@ -142,9 +144,7 @@ class AsyncClient:
         self._gate = Gate()
         origin = new_name()
         self._journal = journal_in(journal, WriterRole.CLIENT, origin)
-        self._shell = AioShell(
-            plan.make_engine(origin, chronicle_of(self._journal)),
-            plan.connections,
+        uses = Uses(
             deliver=_deliver,
             deliver_all=_deliver_all,
             fail=self._fail,
@@ -152,8 +152,17 @@ class AsyncClient:
             logger="requite.client",
             reports_dials=True,  # in the errors of calls
         )
-        self._submit = self._shell.submit
-        self._submit_soon = self._shell.host.submit_soon
+        spans = call_spans()
+        self._shell = AioShell(
+            plan.make_engine(origin, chronicle_of(self._journal)),
+            plan.connections,
+            **(uses if spans is None else spans.watching(uses)),
+        )
+        self._submit: Callable[[Input], None] = self._shell.submit
+        self._submit_soon: Callable[[Input], None] = self._shell.host.submit_soon
+        if spans is not None:
+            self._submit = spans.around(self._submit)
+            self._submit_soon = spans.around(self._submit_soon)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0  # that of the loop; 0 also in the child after a fork
         _CLIENTS.add(self)

@@ -36,9 +36,11 @@ from requite.request import Deadline, Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.sync import Signal, SyncShell
+from requite.shell.uses import Uses
 from requite.speaks.endpoints import Urls, bound_at
 from requite.speaks.plans import ClientSettings
 from requite.speaks.registry import carries, client_plan, read_endpoints
+from requite.tracing.calls import call_spans
 
 if TYPE_CHECKING:
     from requite.typed.context import Middleware
@@ -171,13 +173,15 @@ class Client:
 
     def _open(self) -> None:
         self._engine = self._plan.make_engine(new_name(), chronicle_of(self._journal))
-        self._shell = SyncShell(
-            self._engine,
-            self._connections,
+        uses = Uses(
             deliver=_deliver,
             fail=self._fail,
             logger="requite.client",
             reports_dials=True,  # in the errors of calls
+        )
+        self._spans = spans = call_spans()
+        self._shell = SyncShell(
+            self._engine, self._connections, **(uses if spans is None else spans.watching(uses))
         )
         listen = [
             each._replace(address=self._shell.listen(each)) for each in self._connections.listen
@@ -232,7 +236,10 @@ class Client:
                 if self._is_foreign:
                     raise TransportError(_FOREIGN, may_have_executed=False)
                 if self._shell.lost:
-                    self._engine.calls.abandon_all(TransportError(self._shell.lost), clock.now())
+                    error = TransportError(self._shell.lost)
+                    self._engine.calls.abandon_all(error, clock.now())
+                    if self._spans is not None:
+                        self._spans.abandon(error)
                     self._open()
         return self._shell
 
@@ -282,9 +289,16 @@ class Client:
         asked = self._builder.submit(
             call, body, clock.now(), timeout, service, idempotent, idempotency_key
         )
+        asked = self._in_span(asked)
         while not call._shell.submit(asked):  # another thread has just lost it
             call._shell = self._ready()
         return call
+
+    def _in_span(self, asked: Submit) -> Submit:
+        """Begin the span of a call, if the program uses OpenTelemetry."""
+        if self._spans is not None:
+            self._spans.begin(asked)
+        return asked
 
     def stream(
         self,
@@ -311,7 +325,8 @@ class Client:
         self, incoming: Incoming, asked: Submit, signal: Signal, timeout: Timeout
     ) -> Iterator[Partial | Reply]:
         shell = self._ready()
-        asked = replace(asked, deadline=self._builder.until(clock.now(), timeout))
+        until = self._builder.until(clock.now(), timeout)
+        asked = self._in_span(replace(asked, deadline=until))
         while not shell.submit(asked):  # another thread has just lost it
             shell = self._ready()
         try:
@@ -344,7 +359,7 @@ class Client:
 
         def ask(body: CallBody, again: Item | None = None) -> Submit:
             asked = self._builder.submit(None, body, clock.now(), timeout, service, idempotent)
-            return replace(asked, token=again or window.add(body))
+            return self._in_span(replace(asked, token=again or window.add(body)))
 
         return _map(self._ready, iter(bodies), ask, window, signal, return_errors)
 

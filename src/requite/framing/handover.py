@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from requite.principal import Credential
 
-_FEATURES: Final = frozenset(("denied", "principals"))
+_FEATURES: Final = frozenset(("denied", "principals", "traces"))
 _INSIDE: Final = Credential("inside", ("this process",))
 
 

@@ -201,6 +201,7 @@ def _take(
     found.owner = entry.owner
     if isinstance(entry, records.Outline):
         found.service, found.key = entry.service, entry.key
+        found.trace = entry.trace
         found.submitted_us = entry.at_us
         found.size = entry.size
     elif isinstance(entry, records.Answered):

@@ -30,6 +30,7 @@ from requite.titanic.services import BrokerLinks, Links, Take, dispatching
 from requite.titanic.settings import KeepIn, settings_of
 from requite.titanic.store import StoreView
 from requite.titanic.uuids import uuids
+from requite.tracing.stays import both, titanic_spans
 
 _CHECKS_MAX: Final = 1024  # service checks in flight, in addition to the window
 
@@ -65,8 +66,9 @@ class Titanic(Daemon):
         if isinstance(url, str):
             url = endpoint_at(url, dialect, message_size_max, heartbeat_of(heartbeat))
         self._endpoint = url
-        self._desk = Desk(on_note or _unheard)
-        self._policy = policy = settings.whole_policy
+        spans = titanic_spans()
+        self._desk = Desk(both(on_note, None if spans is None else spans.note))
+        self._policy = policy = replace(settings.whole_policy, notes_traces=spans is not None)
         take = self._desk.take
         self._links = self._make_links(self._endpoint, policy.window + _CHECKS_MAX, take)
         self._copying: AioShell | None = None
@@ -173,7 +175,3 @@ def _report(report: StoreReport) -> None:
         for damage in damages:
             where = f"segment {damage.segment}, {damage.size} bytes at {damage.offset}"
             _log.warning("the log of requests %s (%s): %s", what, where, damage.reason)
-
-
-def _unheard(_note: Note) -> None:
-    """Ignore notes."""

@@ -32,6 +32,7 @@ from requite.worker.handled import Handled
 from requite.worker.handler import Group, Service
 from requite.worker.plans import expanded, plans_for
 from requite.worker.runner import Runner
+from requite.worker.spans import in_spans
 from requite.worker.standing import NO_TROUBLE, Standing, Trouble
 
 
@@ -288,7 +289,7 @@ class _PlanRuntime:
         tell_starts: bool,
         on_change: Callable[[], object],
     ) -> None:
-        service = plan.service
+        service = in_spans(plan.service)
         self._dedup = dedup = service.idempotent
         self._gate = None if dedup is None else dedup.gate(service.name, plan.call_id)
         self._is_open = False

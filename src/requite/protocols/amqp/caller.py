@@ -60,6 +60,7 @@ from requite.protocols.amqp.topology import Destination
 from requite.protocols.amqp.tracing import traceparent
 from requite.protocols.amqp.wire import Control
 from requite.request import Partial
+from requite.trace_context import encode_traceparent
 
 _CACHED_MAX: Final = 1024  # beyond it the table starts afresh: users may make names up
 _ACCESS_REFUSED: Final = 403  # AMQP 0.9.1, section 1.2
@@ -164,7 +165,9 @@ class AmqpCaller(ConnectedEngine):
             return
         self._call_number += 1
         call_id = self._origin + self._call_number.to_bytes(8, "big")
-        parent = traceparent(call_id, is_sampled=self.calls.observer.keeps_journal)
+        parent = encode_traceparent(asked.trace) or traceparent(
+            call_id, is_sampled=self.calls.observer.keeps_journal
+        )
         call = PendingCall(asked, call_id, parent, now)
         request_id = self._table.take(call)
         assert request_id is not None, "there is a slot for every accepted call"

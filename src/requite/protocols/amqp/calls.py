@@ -13,7 +13,7 @@ Source = tuple[Any, Any, Any]
 
 class PendingCall(calls.PendingCall):
     """One call. `request_id` is its slot and sequence number; `message_id` is the same for all
-    attempts; `traceparent` names the trace that it begins.
+    attempts; `traceparent` names its trace.
 
     `is_sent`: an attempt is in flight. `index` counts partial replies. With `partials` the user
     gets them, all of one `source`; else `pieces` buffers those of each source.

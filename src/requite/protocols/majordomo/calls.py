@@ -121,4 +121,5 @@ class PendingCall(calls.PendingCall):
             "service": self.service,
             "request_id": self.request_id,
             "attempts": self.tries,
+            "call_id": self.call_id,
         }

@@ -41,6 +41,7 @@ from requite.protocols.majordomo.client_base import ClientEngine
 from requite.protocols.majordomo.lanes import LaneClient
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
+    TAKES_TRACES,
     ClientCancel,
     ClientFinal,
     ClientHeartbeat,
@@ -112,6 +113,7 @@ class MajordomoClient(ClientEngine):
         self._liveness = Liveness(policy.heartbeat, 0.0)
         self._beat_at = inf  # the next heartbeat check; inf while no calls are outstanding
         self._pressed = False  # back-pressure of the broker
+        self._takes_traces = False  # the broker ([trace])
         self._has_heard = False  # a message of this dialect, from any broker
         self._was_silent = False  # some broker counted as dead
 
@@ -148,6 +150,7 @@ class MajordomoClient(ClientEngine):
             call.idempotency_key,
             call.call_id,
             call.principal,
+            call.trace if self._takes_traces else b"",
         )
         self._out.append(Send(peer, message))
         self._sent(call, now)
@@ -225,6 +228,7 @@ class MajordomoClient(ClientEngine):
         self._dialling = False
         self._redial.joined(now)
         self._peer = event.peer
+        self._takes_traces = TAKES_TRACES in event.features
         self._liveness = Liveness(self._policy.heartbeat, now)
         self._pressed = False
         for call in self.calls.values():

@@ -267,6 +267,7 @@ class Clients:
             call_id,
             now,
             owner or command.principal,
+            command.trace,
         )
         if is_extra:
             self._pushback.stop_naming(pending)

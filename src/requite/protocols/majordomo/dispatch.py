@@ -19,7 +19,7 @@ from typing import Any, Final
 from requite.chronicle import Kind
 from requite.core.durations import BOUNDS_S
 from requite.core.timers import Timers
-from requite.engine import Effect, Send, SendAll, Warn
+from requite.engine import Effect, Note, Send, SendAll, Warn
 from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.lateness import MARGIN_S_MAX, is_late, learn_time
 from requite.protocols.majordomo.parties import (
@@ -42,6 +42,7 @@ from requite.protocols.majordomo.wire import (
     timeout_ms,
 )
 from requite.request import Status
+from requite.trace_context import is_sampled
 
 _BEHIND: Final = (
     "the broker is overloaded: for half of the request's timeout it could not handle all that the"
@@ -70,6 +71,7 @@ class Dispatcher:
         self._observer = observer
         self._keeps_journal = observer.keeps_journal
         self._makes_notes = observer.makes_notes
+        self._notes_traces = policy.notes_traces
         self._timers = timers
         self._out = out
         self._dispatch_id = 0
@@ -98,7 +100,8 @@ class Dispatcher:
         counters.received += size
         if pending.deadline != inf:
             self._timers.set(pending, pending.deadline)
-        if self._makes_notes:
+        if self._makes_notes or (self._notes_traces and is_sampled(pending.trace)):
+            pending.is_noted = True
             self._remark("accepted", pending)
         if service.waiting and not service.queue.length and not service.is_paused:
             self._dispatch(pending, service.waiting.popitem(last=False)[0], now)
@@ -143,7 +146,7 @@ class Dispatcher:
                 self._end(pending, Status.OVERLOADED, why, now)
                 return
         queue.push(pending)
-        if self._makes_notes:
+        if pending.is_noted:
             self._remark("queued", pending)
         if service.is_bare:
             self.start_grace(pending, now)
@@ -169,7 +172,7 @@ class Dispatcher:
             elif pending.deadline - now < service.takes_s + MARGIN_S_MAX and is_late(pending, now):
                 queue.put_off(pending)
                 queue.return_turn(pending)
-                if self._makes_notes:
+                if pending.is_noted:
                     self._remark("put_off", pending)
             else:
                 self._dispatch(pending, waiting.popitem(last=False)[0], now)
@@ -197,13 +200,14 @@ class Dispatcher:
             pending.key,
             pending.call_id,
             pending.principal if worker.takes_principals else b"",
+            pending.trace if worker.takes_traces else b"",
         )
         self._out.append(Send(worker.peer, message))
         if worker.lease_s:
             self._timers.set((worker, dispatch_id), now + worker.lease_s)
         if self._keeps_journal and pending.is_expanded:
             self._observer.dispatched(pending)
-        if self._makes_notes:
+        if pending.is_noted:
             self._remark("dispatched", pending)
 
     # --- from a worker --------------------------------------------------------------------------
@@ -278,7 +282,7 @@ class Dispatcher:
         self._out.append(Send(client.peer, message))
         if self._keeps_journal:
             self._observer.answered(pending, body, now)
-        if self._makes_notes:
+        if pending.is_noted:
             self._remark("answered", pending, status="OK", withdrawn=False)
 
     def _answer_unusual(
@@ -493,7 +497,7 @@ class Dispatcher:
         self._out.append(Send(client.peer, message))
 
     def _remark(self, kind: str, pending: PendingRequest, **facts: Any) -> None:
-        if not self._makes_notes:
+        if not pending.is_noted:
             return
         known = {
             "service": pending.service.name,
@@ -503,7 +507,9 @@ class Dispatcher:
             "dispatch_id": pending.dispatch_id,
             "worker": None if pending.worker is None else pending.worker.address,
         }
-        self._observer.remark(kind, known | facts, self._out)
+        if pending.trace:
+            known["trace"] = pending.trace
+        self._out.append(Note(kind, known | facts))
 
 
 def _text(service: Service) -> str:

@@ -37,6 +37,7 @@ from requite.protocols.majordomo.wire import (
     WorkerPartial,
     WorkerRequest,
 )
+from requite.trace_context import NO_TRACE, is_valid
 
 CLIENT_MAGIC: Final = b"MDPC03"
 WORKER_MAGIC: Final = b"MDPW03"
@@ -95,6 +96,15 @@ C_FINAL: Final = _layout("FINAL", CLIENT_MAGIC, 3, "QBB", has_body=True)
 C_CANCEL: Final = _layout("CANCEL", CLIENT_MAGIC, 4, "Q")
 C_HEARTBEAT: Final = _layout("HEARTBEAT", CLIENT_MAGIC, 5, "I")
 
+C_REQUEST_TRACED: Final = _layout(
+    "REQUEST_TRACED",
+    CLIENT_MAGIC,
+    6,
+    "QIBB16s25s",
+    SERVICE_NAME_SIZE_MAX + KEY_SIZE_MAX,
+    has_body=True,
+)
+
 W_READY: Final = _layout("READY", WORKER_MAGIC, 1, "HII8s", SERVICE_NAME_SIZE_MAX)
 W_REQUEST: Final = _layout("REQUEST", WORKER_MAGIC, 2, "QIB16s", KEY_SIZE_MAX, has_body=True)
 W_PARTIAL: Final = _layout("PARTIAL", WORKER_MAGIC, 3, "Q", has_body=True)
@@ -108,11 +118,19 @@ W_CANCEL: Final = _layout("CANCEL", WORKER_MAGIC, 9, "Q")
 W_REQUEST_OF: Final = _layout(
     "REQUEST_OF", WORKER_MAGIC, 10, "QIBB16s", PRINCIPAL_SIZE_MAX + KEY_SIZE_MAX, has_body=True
 )
+W_REQUEST_TRACED: Final = _layout(
+    "REQUEST_TRACED",
+    WORKER_MAGIC,
+    11,
+    "QIBB16s25s",
+    PRINCIPAL_SIZE_MAX + KEY_SIZE_MAX,
+    has_body=True,
+)
 
 
 # --- decoding -------------------------------------------------------------------------------------
 def _client_request(fields: _Fields, tail: bytes, body: list[bytes]) -> ClientRequest:
-    request_id, timeout_ms, flags, service_size, call_id = fields
+    request_id, timeout_ms, flags, service_size, call_id, *rest = fields
     if service_size > len(tail):
         raise RemoteViolation(
             f"REQUEST: the header ends after {len(tail)} of {service_size} bytes of service name"
@@ -124,7 +142,13 @@ def _client_request(fields: _Fields, tail: bytes, body: list[bytes]) -> ClientRe
         )
     # The other flags are reserved: [flags].
     flags &= NOT_IDEMPOTENT
-    return ClientRequest(service, body, request_id, timeout_ms, flags, key, call_id)
+    trace = _valid(rest[0]) if rest else NO_TRACE
+    return ClientRequest(service, body, request_id, timeout_ms, flags, key, call_id, b"", trace)
+
+
+def _valid(trace: bytes) -> bytes:
+    """Return a trace context, or none in place of an invalid one: [trace]."""
+    return trace if is_valid(trace) else NO_TRACE
 
 
 def _client_final(fields: _Fields, _tail: bytes, body: list[bytes]) -> ClientFinal:
@@ -156,6 +180,12 @@ def _worker_request_of(fields: _Fields, tail: bytes, body: list[bytes]) -> Worke
     return WorkerRequest(b"", body, dispatch_id, timeout_ms, attempt, key, call_id, principal)
 
 
+def _worker_request_traced(fields: _Fields, tail: bytes, body: list[bytes]) -> WorkerRequest:
+    request = _worker_request_of(fields[:-1], tail, body)
+    request.trace = _valid(fields[-1])
+    return request
+
+
 def _worker_final(fields: _Fields, _tail: bytes, body: list[bytes]) -> WorkerFinal:
     dispatch_id, status = fields
     if status not in WORKER_STATUSES:
@@ -167,6 +197,7 @@ FROM_CLIENT: Final[dict[int, tuple[Layout, _Build[FromClient]]]] = {
     1: (C_REQUEST, _client_request),
     4: (C_CANCEL, lambda fields, _tail, _body: ClientCancel(*fields)),
     5: (C_HEARTBEAT, lambda fields, _tail, _body: ClientHeartbeat(*fields)),
+    6: (C_REQUEST_TRACED, _client_request),
 }
 TO_CLIENT: Final[dict[int, tuple[Layout, _Build[ToClient]]]] = {
     2: (C_PARTIAL, lambda fields, _tail, body: ClientPartial(b"", body, *fields)),
@@ -188,6 +219,7 @@ TO_WORKER: Final[dict[int, tuple[Layout, _Build[ToWorker]]]] = {
     6: (B_DISCONNECT, lambda _fields, tail, _body: Disconnect(tail)),
     9: (W_CANCEL, lambda fields, _tail, _body: WorkerCancel(*fields)),
     10: (W_REQUEST_OF, _worker_request_of),
+    11: (W_REQUEST_TRACED, _worker_request_traced),
 }
 
 

@@ -15,7 +15,7 @@ from requite.engine import Carried, Peer, PeerJoined
 from requite.protocols.majordomo.headers_03 import PRINCIPAL_SIZE_MAX
 from requite.protocols.majordomo.queue import ServiceQueue
 from requite.protocols.majordomo.quotas import Usage
-from requite.protocols.majordomo.wire import KNOWS_DENIED, TAKES_PRINCIPALS, Dialect
+from requite.protocols.majordomo.wire import KNOWS_DENIED, TAKES_PRINCIPALS, TAKES_TRACES, Dialect
 from requite.request import Status
 
 # The memory of a request beside its body, and of a frame beside its content. Measured: 750 bytes,
@@ -178,6 +178,7 @@ class Worker:
     [worker-cancel]). `given_at`: when it was last sent a request. `expired` counts requests in a
     row that expired here without any answer of the worker, the first one at `expired_since`, when
     `served` was `served_then`. `takes_principals`: it wants to know whose requests it gets.
+    `takes_traces`: and to which traces they belong.
     """
 
     __slots__ = (
@@ -200,6 +201,7 @@ class Worker:
         "served_then",
         "service",
         "takes_principals",
+        "takes_traces",
     )
 
     def __init__(
@@ -215,6 +217,7 @@ class Worker:
     ) -> None:
         self.principal = joined.principal
         self.takes_principals = TAKES_PRINCIPALS in joined.features
+        self.takes_traces = TAKES_TRACES in joined.features
         self.name = name
         self.peer = peer
         self.address = joined.address
@@ -243,8 +246,9 @@ class PendingRequest:
 
     `worker` is None while it is queued. `partials` counts partial replies sent to the client;
     `joined` collects partial frames for a client whose dialect has none. `is_expanded`: its events
-    so far are in the journal. `size` is the memory that it counts for, in bytes. `principal` is the
-    name of its owner, for the worker.
+    so far are in the journal. `is_noted`: the engine makes notes about it. `size` is the memory
+    that it counts for, in bytes. `principal` is the name of its owner and `trace` its trace
+    context, for the worker.
     """
 
     __slots__ = (
@@ -258,6 +262,7 @@ class PendingRequest:
         "dispatched_at",
         "flags",
         "is_expanded",
+        "is_noted",
         "joined",
         "key",
         "partials",
@@ -266,6 +271,7 @@ class PendingRequest:
         "request_id",
         "service",
         "size",
+        "trace",
         "worker",
     )
 
@@ -281,9 +287,11 @@ class PendingRequest:
         call_id: bytes,
         now: float,
         principal: bytes = b"",
+        trace: bytes = b"",
     ) -> None:
         self.client = client
         self.principal = principal
+        self.trace = trace
         self.service = service
         self.request_id = request_id
         self.body = body
@@ -294,6 +302,7 @@ class PendingRequest:
         self.call_id = call_id
         self.accepted_at = self.queued_at = self.dispatched_at = now
         self.is_expanded = False
+        self.is_noted = False
         self.attempts = 0
         self.partials = 0
         self.dispatch_id = 0

@@ -55,6 +55,7 @@ class BrokerPolicy(Value):
       clients are then refused beyond a limit, like those of 0.3.
     - `titanic_inside`: the broker has a Titanic of its own; no other worker may serve its names.
     - `notes`: emit `Note` effects, for a journal or a checker.
+    - `notes_traces`: emit them also for requests of sampled traces.
     """
 
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
@@ -75,6 +76,7 @@ class BrokerPolicy(Value):
     tell_old_clients: bool = False
     titanic_inside: bool = False
     notes: bool = False
+    notes_traces: bool = False
 
     def __post_init__(self) -> None:
         for name in ("service_grace_s", "service_ttl_s", "drain_timeout_s"):

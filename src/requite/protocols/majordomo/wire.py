@@ -26,7 +26,8 @@ NOT_IDEMPOTENT: Final = 1  # flag of REQUEST
 # Features that a peer announces in its handshake ([features]).
 KNOWS_DENIED: Final = "denied"
 TAKES_PRINCIPALS: Final = "principals"
-FEATURES: Final = (KNOWS_DENIED, TAKES_PRINCIPALS)
+TAKES_TRACES: Final = "traces"
+FEATURES: Final = (KNOWS_DENIED, TAKES_PRINCIPALS, TAKES_TRACES)
 # Peers that may close a connection before the first message.
 CLOSES_EARLY: Final = "the passive broker of a pair, a broker without free file descriptors"
 U32_MAX: Final = (1 << 32) - 1
@@ -37,7 +38,8 @@ U32_MAX: Final = (1 << 32) - 1
 @dataclass(slots=True)
 class ClientRequest:
     """A client's request to `service`; `timeout_ms` 0 means no limit. `principal`: the owner of a
-    request that a part of the broker's process sends for it; not on the wire."""
+    request that a part of the broker's process sends for it; not on the wire. `trace`: its trace
+    context (`requite.trace_context`), empty without one."""
 
     service: bytes
     body: list[bytes]
@@ -47,6 +49,7 @@ class ClientRequest:
     key: bytes = b""
     call_id: bytes = NO_CALL
     principal: bytes = b""
+    trace: bytes = b""
 
 
 @final
@@ -114,6 +117,7 @@ class WorkerRequest:
     key: bytes = b""
     call_id: bytes = NO_CALL
     principal: bytes = b""
+    trace: bytes = b""
 
 
 @final
@@ -216,6 +220,7 @@ class Dialect(Protocol):
         key: bytes,
         call_id: bytes,
         principal: bytes = b"",
+        trace: bytes = b"",
     ) -> Carried:
         """A principal is carried inside a process only, where the broker can believe it."""
         ...
@@ -230,6 +235,7 @@ class Dialect(Protocol):
         key: bytes,
         call_id: bytes,
         principal: bytes = b"",
+        trace: bytes = b"",
     ) -> Carried: ...
     def worker_final(
         self, address: bytes, body: Sequence[bytes], dispatch_id: int, status: int

@@ -26,6 +26,7 @@ from requite.protocols.majordomo.headers_03 import (
     C_HEARTBEAT,
     C_PARTIAL,
     C_REQUEST,
+    C_REQUEST_TRACED,
     CLIENT_MAGIC,
     FROM_CLIENT,
     FROM_WORKER,
@@ -44,6 +45,7 @@ from requite.protocols.majordomo.headers_03 import (
     W_READY,
     W_REQUEST,
     W_REQUEST_OF,
+    W_REQUEST_TRACED,
     WORKER_MAGIC,
     WORKER_STATUSES,
     check_key,
@@ -76,6 +78,7 @@ from requite.protocols.majordomo.wire import (
     WorkerPartial,
     WorkerRequest,
 )
+from requite.trace_context import TRACE_SIZE
 
 # Bound once: as attributes of the layouts they cost 0.04 us more per use.
 _C_REQUEST_PREFIX: Final = C_REQUEST.prefix
@@ -175,6 +178,7 @@ class Mdp03:
         key: bytes,
         call_id: bytes,
         principal: bytes = b"",
+        trace: bytes = b"",
     ) -> Message:
         """Encode a `ClientRequest` without its principal; reserved flags are refused."""
         if flags & ~NOT_IDEMPOTENT:
@@ -184,6 +188,9 @@ class Mdp03:
         check_key(C_REQUEST, key)
         check_size("call id", call_id, CALL_ID_SIZE)
         fields = (request_id, timeout_ms, flags, len(service), call_id)
+        if trace:
+            check_size("trace context", trace, TRACE_SIZE)
+            return encode(C_REQUEST_TRACED, (*fields, trace), service + key, body)
         try:
             header = _pack_c_request(_C_REQUEST_PREFIX, *fields)
         except struct.error as error:
@@ -208,10 +215,17 @@ class Mdp03:
         key: bytes,
         call_id: bytes,
         principal: bytes = b"",
+        trace: bytes = b"",
     ) -> Message:
-        """Encode a `WorkerRequest`, with a principal as REQUEST_OF; `address` is not carried."""
+        """Encode a `WorkerRequest`, with a trace as REQUEST_TRACED, else with a principal as
+        REQUEST_OF; `address` is not carried."""
         if not body:
             raise no_body(W_REQUEST)
+        if trace:
+            check_key(W_REQUEST_TRACED, key)
+            check_size("trace context", trace, TRACE_SIZE)
+            fields = (dispatch_id, timeout_ms, attempt, len(principal), call_id, trace)
+            return encode(W_REQUEST_TRACED, fields, principal + key, body)
         try:
             if principal:
                 header = (
@@ -264,10 +278,18 @@ MDP_03: Final[Dialect] = Mdp03()
 
 _ENCODERS: Final[dict[type, Callable[[Mdp03, Any], Message]]] = {
     ClientRequest: lambda codec, c: codec.client_request(
-        c.service, c.body, c.request_id, c.timeout_ms, c.flags, c.key, c.call_id
+        c.service, c.body, c.request_id, c.timeout_ms, c.flags, c.key, c.call_id, b"", c.trace
     ),
     WorkerRequest: lambda codec, c: codec.worker_request(
-        c.address, c.body, c.dispatch_id, c.timeout_ms, c.attempt, c.key, c.call_id, c.principal
+        c.address,
+        c.body,
+        c.dispatch_id,
+        c.timeout_ms,
+        c.attempt,
+        c.key,
+        c.call_id,
+        c.principal,
+        c.trace,
     ),
     WorkerFinal: lambda codec, c: codec.worker_final(c.address, c.body, c.dispatch_id, c.status),
     ClientFinal: lambda codec, c: codec.client_final(

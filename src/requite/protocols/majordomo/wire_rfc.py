@@ -208,6 +208,7 @@ class RfcDialect:
         key: bytes,
         call_id: bytes,
         principal: bytes = b"",
+        trace: bytes = b"",
     ) -> Message:
         """Encode a `ClientRequest`; only `service` and `body` are sent."""
         return [*self._heads.client_request, service, *_nonempty(body)]
@@ -228,6 +229,7 @@ class RfcDialect:
         key: bytes,
         call_id: bytes,
         principal: bytes = b"",
+        trace: bytes = b"",
     ) -> Message:
         """Encode a `WorkerRequest`; only `address` and `body` are sent."""
         return [*self._heads.worker_request, address, b"", *_nonempty(body)]

@@ -171,6 +171,7 @@ class ScalabilityClient(Machine):
             call.service = event.service
             call.deadline = call.due_at = deadline = due_at = event.deadline
             call.idempotent = idempotent = event.idempotent
+            call.trace = event.trace
             call.submitted_at = now
             resend_s = call.resend_s = self._resend_s if idempotent else inf
             if (
@@ -238,6 +239,7 @@ class ScalabilityClient(Machine):
         call.frames = (body,)
         call.due_at = call.deadline
         call.resend_s = inf if resend_s is None or not call.idempotent else resend_s
+        call.trace = b""
         call.submitted_at = now
         self._begin(call, hold, now)
 

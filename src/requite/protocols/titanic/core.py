@@ -16,6 +16,7 @@ from requite.protocols.titanic.tickets import Entry
 from requite.protocols.titanic.trouble import Trouble
 from requite.protocols.titanic.wire import ERROR, UNKNOWN, decode_ticket, refusal
 from requite.request import Status
+from requite.trace_context import is_sampled
 
 RECORD_SIZE_MAX: Final = 16 * 1024 * 1024 - 64
 """The maximum size of a log record, in bytes. The log has 16 MiB, of which encryption needs 45."""
@@ -127,9 +128,19 @@ class Core:
         self.out.append(Warn(kind, text))
 
     def note(self, kind: str, request: DurableRequest, **facts: Any) -> None:
-        """Emit a note, if notes are enabled."""
-        if self.policy.notes:
+        """Emit a note, if notes are enabled or the request's trace is sampled."""
+        policy = self.policy
+        if policy.notes:
             self.out.append(Note(kind, {"uuid": request.uuid, **facts}))
+        elif policy.notes_traces and is_sampled(request.trace):
+            known = {
+                "uuid": request.uuid,
+                "trace": request.trace,
+                "service": self.lane_of(request).name,
+                "attempts": request.attempts,
+                "submitted_us": request.submitted_us,
+            }
+            self.out.append(Note(kind, known | facts))
 
     @property
     def why_inactive(self) -> str:

@@ -146,7 +146,8 @@ class Dispatcher:
         frames = request.frames or (b"",)
         key = encode_ticket(request.uuid)
         owner = request.owner.name
-        request.asked = Submit(request, lane.text, frames, due_at, True, key, False, owner)
+        asked = Submit(request, lane.text, frames, due_at, True, key, False, owner, request.trace)
+        request.asked = asked
         self._emit(request.asked)
 
     def free(self, request: DurableRequest, lane: Lane) -> None:

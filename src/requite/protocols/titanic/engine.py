@@ -175,9 +175,9 @@ class TitanicEngine:
         refused: LocalViolation | None = None
         for event in events:
             if event.__class__ is Asked:
-                token, service, frames, key, owner = event
+                token, service, frames, key, owner, trace = event
                 if service == REQUEST:
-                    ask(token, frames, key, owner, now)
+                    ask(token, frames, key, owner, now, trace)
                 else:
                     self._other_service(token, service, frames, owner, now)
                 continue
@@ -434,6 +434,7 @@ class TitanicEngine:
         owner = core.register.owner(found.owner)
         request = DurableRequest(found.uuid, owner, lane, found.key, found.submitted_us)
         request.size, request.location = found.size, found.location
+        request.trace = found.trace
         request.attempts, request.reason = found.attempts, found.reason
         request.answered_us = found.answered_us
         request.reply_size, request.reply_location = found.reply_size, found.reply_location

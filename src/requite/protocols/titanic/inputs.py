@@ -13,7 +13,7 @@ class Asked(NamedTuple):
     """A request for one of Titanic's services; `Finished(token, frames)` answers it.
 
     `key`: its idempotency key (MDP 0.3); b"": none. `owner`: the principal that sent it, in UTF-8;
-    b"": the broker names none.
+    b"": the broker names none. `trace`: its trace context, b"" without one.
     """
 
     token: Any
@@ -21,6 +21,7 @@ class Asked(NamedTuple):
     frames: Sequence[bytes]
     key: bytes = b""
     owner: bytes = b""
+    trace: bytes = b""
 
 
 class Answered(NamedTuple):

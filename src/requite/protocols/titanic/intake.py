@@ -27,7 +27,13 @@ class Intake:
         self._copying = copying
 
     def ask(
-        self, token: Any, frames: Sequence[bytes], key: bytes, owner_name: bytes, now: float
+        self,
+        token: Any,
+        frames: Sequence[bytes],
+        key: bytes,
+        owner_name: bytes,
+        now: float,
+        trace: bytes = b"",
     ) -> None:
         """Accept a request, unless one of its owner with its key was accepted before."""
         core = self._core
@@ -45,7 +51,7 @@ class Intake:
             core.refuse(token, UNKNOWN, str(violation))
             return
         uuid = core.new_uuid()
-        record = records.encode_submitted(uuid, core.now_us, service, key, body, owner_name)
+        record = records.encode_submitted(uuid, core.now_us, service, key, body, owner_name, trace)
         if len(record) > RECORD_SIZE_MAX:
             core.dispatcher.maybe_drop(lane, now)
             core.refuse(
@@ -54,6 +60,7 @@ class Intake:
             return
         request = DurableRequest(uuid, owner, lane, key, core.now_us)
         request.frames = body
+        request.trace = trace
         request.size = sum(map(len, body))
         request.waiting = [token]
         lane.open += 1
@@ -74,7 +81,7 @@ class Intake:
             request.waiting = None
             keep(request)
             enqueue(request, request.lane)  # type: ignore[arg-type]
-        if core.policy.notes:
+        if core.policy.notes or core.policy.notes_traces:
             for request in requests:
                 core.note("submitted", request)
 

@@ -57,6 +57,7 @@ class TitanicPolicy(Value):
     - `standby`: be a replica, unless the store says that it was promoted.
     - `notes`: emit `Note` effects: `submitted`, `dispatched`, `answered`, `tried`, `poisoned`,
       `closed`.
+    - `notes_traces`: emit them also for requests of sampled traces, with their trace contexts.
     """
 
     attempts_max: int | None = None
@@ -80,6 +81,7 @@ class TitanicPolicy(Value):
     replica_timeout_s: float = 5.0
     standby: bool = False
     notes: bool = False
+    notes_traces: bool = False
 
     def __post_init__(self) -> None:
         for name in (

@@ -1,7 +1,8 @@
 """The records of Titanic's log, byte by byte in docs/protocols/titanic-log.md.
 
 Every record begins with the same 28 bytes: kind, version, flags, the request's UUID, wall time. In
-version 2 the owner of the request follows. What comes then depends on the kind:
+version 2 the owner of the request follows, in version 3 the owner, if any, and the trace context.
+What comes then depends on the kind:
 
 | kind | meaning | then |
 |---|---|---|
@@ -21,12 +22,15 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from requite.errors import RemoteViolation
+from requite.trace_context import NO_TRACE, TRACE_SIZE, is_valid
 
 VERSION: Final = 1
 OWNED: Final = 2
 """The version of records of a request with an owner. A requite that does not know it refuses them:
 it would show the request to everybody."""
-VERSIONS: Final = (VERSION, OWNED)
+TRACED: Final = 3
+"""The version of a SUBMITTED with a trace context."""
+VERSIONS: Final = (VERSION, OWNED, TRACED)
 OWNER_SIZE_MAX: Final = 255
 """The maximum size of an owner's name, in bytes of UTF-8."""
 
@@ -63,7 +67,7 @@ _NO_UUID: Final = bytes(16)
 
 class Submitted(NamedTuple):
     """A request was accepted, at `at_us` (microseconds since 1970). `owner` is the principal that
-    submitted it; b"": without one."""
+    submitted it; b"": without one. `trace`: its trace context, b"" without one."""
 
     uuid: bytes
     at_us: int
@@ -71,6 +75,7 @@ class Submitted(NamedTuple):
     key: bytes
     frames: Sequence[bytes]
     owner: bytes = b""
+    trace: bytes = b""
 
 
 class Outline(NamedTuple):
@@ -82,6 +87,7 @@ class Outline(NamedTuple):
     key: bytes
     size: int
     owner: bytes = b""
+    trace: bytes = b""
 
 
 class Answered(NamedTuple):
@@ -158,10 +164,14 @@ def encode_submitted(
     key: bytes,
     frames: Sequence[bytes],
     owner: bytes = b"",
+    trace: bytes = b"",
 ) -> bytes:
     """Encode a SUBMITTED. On the hot path, with a fast case for one frame."""
     count = len(frames)
-    head = _head(SUBMITTED, 0, uuid, at_us, owner)
+    if trace:
+        head = HEAD.pack(SUBMITTED, TRACED, 0, uuid, at_us) + bytes((len(owner),)) + owner + trace
+    else:
+        head = _head(SUBMITTED, 0, uuid, at_us, owner)
     sizes = _SUBMITTED.pack(len(key), len(service), count)
     if count == 1:
         body = frames[0]
@@ -218,7 +228,7 @@ def peek(payload: bytes | memoryview) -> tuple[int, bytes]:
     if len(payload) < HEAD.size:
         raise RemoteViolation(f"the record has less than {HEAD.size} bytes, the minimum")
     kind, version, _flags, uuid, _at_us = HEAD.unpack_from(payload)
-    if version not in VERSIONS or kind not in KINDS:
+    if version not in VERSIONS or kind not in KINDS or (version == TRACED and kind != SUBMITTED):
         raise _unsupported(kind, version)
     return kind, uuid
 
@@ -232,6 +242,7 @@ def outline(payload: bytes | memoryview) -> Outline:
     if kind != SUBMITTED or version not in VERSIONS:
         raise _unsupported(kind, version)
     owner, at = _owner_of(payload)
+    trace, at = _trace_of(payload, at)
     try:
         key_size, service_size, count = _SUBMITTED.unpack_from(payload, at)
     except struct.error as error:
@@ -241,13 +252,14 @@ def outline(payload: bytes | memoryview) -> Outline:
     at += key_size
     service = bytes(payload[at : at + service_size])
     size = len(payload) - at - service_size - count * _SIZE.size
-    return Outline(uuid, at_us, service, key, size, owner)
+    return Outline(uuid, at_us, service, key, size, owner, trace)
 
 
 def body_size(payload: bytes | memoryview) -> int:
     """Return the total size of the frames of a SUBMITTED or an ANSWERED, in bytes."""
     _owner, at = _owner_of(payload)
     if payload[0] == SUBMITTED:
+        at = _trace_of(payload, at)[1]
         key_size, service_size, count = _SUBMITTED.unpack_from(payload, at)
         around = at + _SUBMITTED.size + int(key_size) + int(service_size)
     else:
@@ -272,8 +284,9 @@ def decode(payload: bytes | memoryview, *, bodies: bool = True) -> Entry:
     owner, at = _owner_of(payload)
     try:
         if kind == SUBMITTED:
+            trace, at = _trace_of(payload, at)
             service, key, frames = _decode_submitted(payload, at, bodies)
-            return Submitted(uuid, at_us, service, key, frames, owner)
+            return Submitted(uuid, at_us, service, key, frames, owner, trace)
         if kind == ANSWERED:
             attempts, count = _ANSWERED.unpack_from(payload, at)
             frames = _unframed(payload, at + _ANSWERED.size, count) if bodies else []
@@ -298,13 +311,26 @@ def decode(payload: bytes | memoryview, *, bodies: bool = True) -> Entry:
 def _owner_of(payload: bytes | memoryview) -> tuple[bytes, int]:
     """Return the owner of a record, and the offset of what follows."""
     at = HEAD.size
-    if payload[1] != OWNED:
+    version = payload[1]
+    if version == VERSION:
         return b"", at
     size = payload[at] if len(payload) > at else 0
     owner = bytes(payload[at + 1 : at + 1 + size])
-    if not owner or len(owner) < size:
-        raise RemoteViolation("a record of version 2 has no owner, or ends within it")
+    if len(owner) < size or not (owner or version == TRACED):
+        raise RemoteViolation(f"a record of version {version} has no owner, or ends within it")
     return owner, at + 1 + size
+
+
+def _trace_of(payload: bytes | memoryview, at: int) -> tuple[bytes, int]:
+    """Return the trace context of a SUBMITTED at this offset, and the offset of what follows."""
+    if payload[1] != TRACED:
+        return NO_TRACE, at
+    trace = bytes(payload[at : at + TRACE_SIZE])
+    if not is_valid(trace):
+        raise RemoteViolation(
+            "a record of version 3 ends within its trace context, or that is invalid"
+        )
+    return trace, at + TRACE_SIZE
 
 
 def _decode_submitted(

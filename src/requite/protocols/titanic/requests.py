@@ -107,7 +107,7 @@ class DurableRequest:
 
     `serial` numbers requests in order of arrival. `waiting` are tokens to answer when SUBMITTED is
     stored, `closing` when CLOSED is (None: not closing). `asked` is the attempt in flight;
-    `attempts` counts failed and answered ones.
+    `attempts` counts failed and answered ones. `trace` is the trace context of its submission.
     """
 
     __slots__ = (
@@ -128,6 +128,7 @@ class DurableRequest:
         "size",
         "state",
         "submitted_us",
+        "trace",
         "uuid",
         "waiting",
     )
@@ -140,6 +141,7 @@ class DurableRequest:
         self.lane = lane
         self.key = key
         self.submitted_us = submitted_us
+        self.trace = b""
         self.serial = 0
         self.size = 0
         self.location: Any = None
@@ -191,6 +193,7 @@ class RecoveredRequest:
     reply_location: Any = None
     in_doubt: bool = False
     owner: bytes = b""
+    trace: bytes = b""
 
 
 class ClosedKey(NamedTuple):

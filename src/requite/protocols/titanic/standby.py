@@ -268,6 +268,7 @@ class Standby:
     ) -> None:
         core = self._core
         request.location, request.submitted_us = location, entry.at_us
+        request.trace = entry.trace
         request.resize(size, request.reply_size)
         if core.lane_of(request).name == entry.service:
             return

@@ -1,0 +1,122 @@
+"""The spans of requests at their handlers, if the program uses OpenTelemetry.
+
+The span is current while the handler runs, so spans of the handler and of its calls are below it.
+Its parent is the call at the client. A request of a trace that is not sampled gets no span, but its
+trace goes on in the calls of the handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from requite.request import Request
+from requite.shell import clock
+from requite.trace_context import NO_TRACE, decode_traceparent
+from requite.tracing.api import Tracing, tracing
+from requite.worker.handler import Kind, Service
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+_DURATION: Final = "rpc.server.call.duration"
+
+
+def in_spans(service: Service) -> Service:
+    """Return a service whose handler runs within a span of each request; the same one if the
+    program does not use OpenTelemetry."""
+    found = tracing(_DURATION)
+    if found is None:
+        return service
+    wrap = _WRAPPERS[service.kind]
+    return replace(service, handler=wrap(service.handler, _Serving(service.name, found)))
+
+
+class _Serving:
+    """The spans of one service."""
+
+    def __init__(self, name: str, tracing: Tracing) -> None:
+        self._name: Final = name
+        self._tracing: Final = tracing
+
+    @contextmanager
+    def span(self, request: Request) -> Iterator[None]:
+        """Run the body of a `with` statement in the span of a request."""
+        tracer = self._tracing.tracer
+        if tracer is None:
+            yield
+            return
+        began = clock.now()
+        attributes: dict[str, Any] = {"rpc.system.name": "requite", "rpc.method": self._name}
+        try:
+            with self._current(tracer, request, attributes):
+                yield
+        except BaseException as error:
+            attributes["error.type"] = type(error).__name__
+            raise
+        finally:
+            self._tracing.record(clock.now() - began, attributes)
+
+    @contextmanager
+    def _current(
+        self, tracer: Tracer, request: Request, attributes: dict[str, Any]
+    ) -> Iterator[None]:
+        parent = request.traceparent
+        trace = decode_traceparent(parent) if parent else NO_TRACE
+        more = {"requite.attempt": request.attempt}
+        with tracer.start_as_current_span(
+            self._name or "request",
+            context=self._tracing.context_of(trace) if trace else None,
+            kind=self._tracing.kinds.SERVER,
+            attributes=attributes | more,
+        ) as span:
+            try:
+                yield
+            except BaseException as error:
+                self._tracing.fail(span, type(error).__name__, str(error))
+                raise
+
+
+def _coroutine(handler: Callable[[Request], Any], serving: _Serving) -> Callable[[Request], Any]:
+    async def run(request: Request) -> Any:
+        with serving.span(request):
+            return await handler(request)
+
+    return run
+
+
+def _function(handler: Callable[[Request], Any], serving: _Serving) -> Callable[[Request], Any]:
+    def run(request: Request) -> Any:
+        with serving.span(request):
+            return handler(request)
+
+    return run
+
+
+def _async_generator(
+    handler: Callable[[Request], Any], serving: _Serving
+) -> Callable[[Request], Any]:
+    async def run(request: Request) -> AsyncIterator[Any]:
+        with serving.span(request):
+            async for part in handler(request):
+                yield part
+
+    return run
+
+
+def _generator(handler: Callable[[Request], Any], serving: _Serving) -> Callable[[Request], Any]:
+    def run(request: Request) -> Any:
+        with serving.span(request):
+            return (yield from handler(request))
+
+    return run
+
+
+_WRAPPERS: Final = {
+    Kind.COROUTINE: _coroutine,
+    Kind.FUNCTION: _function,
+    Kind.ASYNC_GENERATOR: _async_generator,
+    Kind.GENERATOR: _generator,
+}

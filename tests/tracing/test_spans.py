@@ -1,0 +1,247 @@
+"""Spans of clients, brokers and handlers, by OpenTelemetry's SDK in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.trace import SpanKind, StatusCode
+from tests.e2e.cluster import Cluster, until
+from tests.tracing.conftest import MakeSpans, Spans
+
+import requite
+from requite.client import Client
+from requite.errors import CallTimeout, Cancelled, NoService, RemoteFailure
+from requite.trace_context import decode_traceparent, is_sampled
+from requite.worker import service
+
+
+@service("it")
+async def echo(request: requite.Request) -> bytes:
+    return request.body
+
+
+def parent_of(span: ReadableSpan) -> int:
+    """Return the id of the parent of a span; 0 for none."""
+    return 0 if span.parent is None else span.parent.span_id
+
+
+def facts(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+async def test_one_trace_has_the_caller_the_call_the_broker_and_the_handler(
+    spans: Spans, cluster: Cluster
+) -> None:
+    cluster = await again(cluster)
+    await cluster.worker(echo)
+    client = await cluster.client()
+    with spans.span("the caller") as caller:
+        reply = await client.call(b"hello")
+    await until(lambda: len(spans.ended) == 4)
+    [call] = spans.of(SpanKind.CLIENT)
+    [handler] = spans.of(SpanKind.SERVER)
+    [broker] = spans.of(SpanKind.INTERNAL, "broker it")
+    assert {s.context.trace_id for s in (call, handler, broker)} == {
+        caller.get_span_context().trace_id
+    }
+    assert parent_of(call) == caller.get_span_context().span_id
+    assert parent_of(handler) == parent_of(broker) == call.context.span_id
+    assert call.name == handler.name == "it"
+    told = facts(call)
+    assert len(told.pop("requite.call_id")) == 32
+    assert told == {
+        "rpc.system.name": "requite",
+        "rpc.method": "it",
+        "rpc.response.status_code": "OK",
+        "requite.attempts": reply.attempts,
+    }
+    assert [event.name for event in broker.events] == ["dispatched"]
+    assert facts(broker)["rpc.response.status_code"] == "OK"
+    assert spans.durations() == {
+        "rpc.client.call.duration": {("it", ""): 1},
+        "rpc.server.call.duration": {("it", ""): 1},
+    }
+
+
+async def again(cluster: Cluster) -> Cluster:
+    """Open a new broker, which the SDK of the test traces."""
+    await cluster.stack.aclose()
+    await cluster.open()
+    return cluster
+
+
+async def test_calls_of_a_handler_continue_the_trace(spans: Spans, cluster: Cluster) -> None:
+    await again(cluster)
+    inner = await cluster.client("inner")
+
+    @service("outer")
+    async def outer(request: requite.Request) -> bytes:
+        return (await inner.call(request.body)).body
+
+    await cluster.worker(outer)
+    await cluster.worker(service("inner")(echo.handler))
+    client = await cluster.client("outer")
+    await client.call(b"hello")
+    await until(lambda: len(spans.of(SpanKind.SERVER)) == 2)
+    first, second = (spans.of(SpanKind.CLIENT, name)[0] for name in ("outer", "inner"))
+    [handler] = spans.of(SpanKind.SERVER, "outer")
+    assert parent_of(second) == handler.context.span_id
+    assert parent_of(handler) == first.context.span_id
+    assert parent_of(first) == 0
+
+
+async def test_a_trace_that_is_not_sampled_makes_no_spans_and_goes_on(
+    make_spans: MakeSpans, cluster: Cluster
+) -> None:
+    spans = make_spans(0.0)
+    await again(cluster)
+    seen: list[str] = []
+    inner = await cluster.client("inner")
+
+    @service("outer")
+    async def outer(request: requite.Request) -> bytes:
+        seen.append(request.traceparent)
+        return (await inner.call(request.body)).body
+
+    @service("inner")
+    async def noting(request: requite.Request) -> bytes:
+        seen.append(request.traceparent)
+        return b""
+
+    await cluster.worker(outer)
+    await cluster.worker(noting)
+    await (await cluster.client("outer")).call(b"hello")
+    assert spans.ended == []
+    assert not any(is_sampled(decode_traceparent(each)) for each in seen)
+    assert all(seen)
+    assert seen[0][:35] == seen[1][:35]  # version and trace id
+
+
+async def test_attempts_are_events_of_the_call(spans: Spans, cluster: Cluster) -> None:
+    await again(cluster)
+    client = await cluster.client(retry=requite.RetryPolicy(attempts=2, attempt_timeout=0.1))
+    release = asyncio.Event()
+
+    @service("it")
+    async def slow(request: requite.Request) -> bytes:
+        if request.attempt == 1 and not release.is_set():
+            release.set()
+            await asyncio.Event().wait()
+        return request.body
+
+    await cluster.worker(slow, capacity=2)
+    reply = await client.call(b"hello")
+    [call] = spans.of(SpanKind.CLIENT)
+    assert [event.name for event in call.events] == ["sent", "retried", "sent"]
+    assert "no reply" in str(dict(call.events[1].attributes or {})["reason"])
+    assert facts(call)["requite.attempts"] == reply.attempts == 2
+
+
+async def test_errors_end_spans_with_their_class(spans: Spans, cluster: Cluster) -> None:
+    await again(cluster)
+
+    @service("it")
+    async def fail(request: requite.Request) -> bytes:
+        if request.body == b"late":
+            await asyncio.Event().wait()
+        raise RemoteFailure("out of stock")
+
+    await cluster.worker(fail)
+    client = await cluster.client()
+    with pytest.raises(RemoteFailure):
+        await client.call(b"hello")
+    with pytest.raises(CallTimeout):
+        await client.call(b"late", timeout=0.2)
+    call, late = spans.of(SpanKind.CLIENT)
+    assert call.status.status_code is StatusCode.ERROR
+    assert call.status.description == "out of stock"
+    assert facts(call)["error.type"] == facts(call)["rpc.response.status_code"] == "RemoteFailure"
+    assert facts(call)["requite.may_have_executed"] is True
+    assert facts(late)["error.type"] == "CallTimeout"
+    await until(lambda: len(spans.of(SpanKind.SERVER)) == 2)
+    failed, interrupted = spans.of(SpanKind.SERVER)
+    assert facts(failed)["error.type"] == "RemoteFailure"
+    assert facts(interrupted)["error.type"] == "CancelledError"
+    assert spans.durations()["rpc.client.call.duration"] == {
+        ("it", "RemoteFailure"): 1,
+        ("it", "CallTimeout"): 1,
+    }
+
+
+async def test_every_way_to_call_ends_its_spans(spans: Spans, cluster: Cluster) -> None:
+    await again(cluster)
+
+    @service("it")
+    async def parts(request: requite.Request) -> AsyncIterator[bytes]:
+        yield request.body
+
+    await cluster.worker(parts)
+    client = await cluster.client()
+    await client.call(b"1")
+    await client.start(b"2")
+    async for _ in client.stream(b"3"):
+        pass
+    async for _ in client.map([b"4", b"5"]):
+        pass
+    running = client.start(b"6", service="nobody")
+    running.cancel()
+    await until(lambda: len(spans.of(SpanKind.CLIENT)) == 6)
+    streamed = spans.of(SpanKind.CLIENT)[2]
+    assert [event.name for event in streamed.events] == ["sent", "partial"]
+    cancelled = spans.of(SpanKind.CLIENT, "nobody")[0]
+    assert facts(cancelled)["error.type"] == Cancelled.__name__
+
+
+async def test_a_blocking_client_and_handlers_in_threads_have_spans(
+    spans: Spans, cluster: Cluster
+) -> None:
+    await again(cluster)
+
+    @service("it")
+    def plain(request: requite.Request) -> bytes:
+        current = trace.get_current_span().get_span_context()
+        return b"%032x" % current.trace_id
+
+    @service("parts")
+    def parts(request: requite.Request) -> Iterator[bytes]:
+        yield b"%032x" % trace.get_current_span().get_span_context().trace_id
+
+    await cluster.worker(plain, parts)
+
+    def call() -> list[bytes]:
+        with Client(cluster.url, service="it") as client:
+            bodies = [client.call(b"").body]
+            bodies += [each.body for each in client.map([b"", b""])]
+            bodies += [each.body for each in client.stream(b"", service="parts")][:1]
+            with pytest.raises(NoService):
+                client.call(b"", service="nobody", timeout=30)
+            return bodies
+
+    bodies = await asyncio.to_thread(call)
+    calls = spans.of(SpanKind.CLIENT)
+    assert [b"%032x" % span.context.trace_id for span in calls[:4]] == bodies
+    assert facts(calls[4])["error.type"] == "NoService"
+
+
+async def test_a_program_that_does_not_use_opentelemetry_has_no_spans(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster
+) -> None:
+    import sys
+
+    monkeypatch.delitem(sys.modules, "opentelemetry.trace")
+    await again(cluster)
+    seen: list[str] = []
+
+    @service("it")
+    async def noting(request: requite.Request) -> bytes:
+        seen.append(request.traceparent)
+        return b""
+
+    await cluster.worker(noting)
+    await (await cluster.client()).call(b"hello")
+    assert seen == [""]
