@@ -32,17 +32,18 @@ from requite.client.call_arguments import (
     Timeout,
     explain,
 )
-from requite.client.durable import Durable, Pause, Script
+from requite.client.durable import Durable
 from requite.client.feed import Feed
 from requite.client.gate import Gate
 from requite.client.incoming import Incoming
 from requite.client.started import StartedCall
+from requite.client.submitting_aio import AsyncSubmitter
 from requite.client.window import Item, Window
 from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Cancel, Drain, Input, Submit
 from requite.errors import CallError, Cancelled, LocalViolation
 from requite.framing import Limits
-from requite.request import Deadline, Partial, Reply, RetryPolicy
+from requite.request import Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.aio import AioShell, running_loop
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from requite.typed.context import Middleware
 
 P = TypeVar("P")
-T = TypeVar("T")
 
 _CLIENTS: Final[WeakSet[AsyncClient]] = WeakSet()
 
@@ -70,7 +70,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-class AsyncClient:
+class AsyncClient(AsyncSubmitter):
     """A client of the service that `url` names; for use on one event loop.
 
         async with AsyncClient("mdp://localhost:5555/echo") as client:
@@ -471,72 +471,6 @@ class AsyncClient:
         options = Options(name, version, codec, middleware, self.carries, is_async=True)
         bound: P = bind(self, protocol, options)
         return bound
-
-    # --- durable requests (Titanic) ---------------------------------------------------------------
-    async def submit(
-        self,
-        body: CallBody,
-        *,
-        timeout: Timeout = ...,  # noqa: ASYNC109 - the calls themselves keep it
-        service: str | None = None,
-        idempotency_key: bytes = b"",
-    ) -> str:
-        """Submit a durable request and return its ticket, 32 hex digits.
-
-        `result` fetches the reply by this ticket, at any time and from any process. `submit`
-        returns once the request is on the disk of the Titanic behind the broker
-        (`requite broker --titanic DIR`). A request submitted again with the same `idempotency_key`,
-        also by another process, is stored once and has the same ticket.
-
-        Raises `NoService` if the broker has no Titanic, `StoreUnavailable` if the Titanic cannot
-        write, `ConfigurationError` for a request that can never be stored, and the errors of
-        `call`.
-        """
-        return await self._play(self._durable.submit(body, service, idempotency_key, timeout))
-
-    async def result(
-        self,
-        ticket: str,
-        *,
-        timeout: Timeout = ...,  # noqa: ASYNC109
-    ) -> Reply:
-        """Wait for the reply to a durable request and return it; it stays stored until `forget`.
-
-        Raises `CallTimeout` if there is no reply in time (the request stays stored), `Poisoned` for
-        a request that was set aside after its last attempt, `UnknownTicket` if no request is stored
-        under the ticket, `StoreUnavailable` if the reply cannot be read, and the errors of `call`.
-        """
-        return await self._play(self._durable.result(ticket, timeout))
-
-    async def forget(
-        self,
-        ticket: str,
-        *,
-        timeout: Timeout = ...,  # noqa: ASYNC109
-    ) -> None:
-        """Delete a durable request and its reply; do nothing for an unknown ticket."""
-        await self._play(self._durable.forget(ticket, timeout))
-
-    async def _play(self, script: Script[T]) -> T:
-        try:
-            step = next(script)
-            while True:
-                if isinstance(step, Pause):
-                    await asyncio.sleep(step.until - clock.now())
-                    step = script.send(None)
-                    continue
-                service, frames, until, key = step
-                try:
-                    reply = await self.call(
-                        frames, timeout=Deadline(until), service=service, idempotency_key=key
-                    )
-                except CallError as error:
-                    step = script.throw(error)
-                else:
-                    step = script.send(reply)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
     # --- callbacks of the shell -------------------------------------------------------------------
     def _fail(self, token: Any, error: CallError) -> None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import islice
 from math import inf
 from threading import Lock
-from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import WeakSet
@@ -25,14 +24,15 @@ from requite.client.call_arguments import (
     check_timeout,
     explain,
 )
-from requite.client.durable import Durable, Pause, Script
+from requite.client.durable import Durable
 from requite.client.incoming import Incoming
+from requite.client.submitting import Submitter
 from requite.client.window import Item, Window
 from requite.core.liveness import HeartbeatPolicy
 from requite.engine import Cancel, Submit
 from requite.errors import CallError, Cancelled, ConfigurationError, TransportError
 from requite.framing import Limits
-from requite.request import Deadline, Partial, Reply, RetryPolicy
+from requite.request import Partial, Reply, RetryPolicy
 from requite.shell import clock
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.sync import Signal, SyncShell
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from requite.typed.context import Middleware
 
 P = TypeVar("P")
-T = TypeVar("T")
 
 # A `map` sends requests together if they can be made within this time.
 _BATCH_S: Final = 0.002
@@ -101,7 +100,7 @@ class Call(Signal):
         self._shell.set(self)
 
 
-class Client:
+class Client(Submitter):
     """A blocking client of the service that `url` names; any number of threads may share it.
 
         with Client("mdp://localhost:5555/echo") as client:
@@ -385,47 +384,6 @@ class Client:
         options = Options(name, version, codec, middleware, carried, is_async=False)
         bound: P = bind(self, protocol, options)
         return bound
-
-    # --- durable requests (Titanic) ---------------------------------------------------------------
-    def submit(
-        self,
-        body: CallBody,
-        *,
-        timeout: Timeout = ...,
-        service: str | None = None,
-        idempotency_key: bytes = b"",
-    ) -> str:
-        """Submit a durable request and return its ticket; see `AsyncClient.submit`."""
-        return self._play(self._durable.submit(body, service, idempotency_key, timeout))
-
-    def result(self, ticket: str, *, timeout: Timeout = ...) -> Reply:
-        """Wait for the reply to a durable request; see `AsyncClient.result`."""
-        return self._play(self._durable.result(ticket, timeout))
-
-    def forget(self, ticket: str, *, timeout: Timeout = ...) -> None:
-        """Delete a durable request and its reply; see `AsyncClient.forget`."""
-        self._play(self._durable.forget(ticket, timeout))
-
-    def _play(self, script: Script[T]) -> T:
-        try:
-            step = next(script)
-            while True:
-                if isinstance(step, Pause):
-                    sleep(max(0.0, step.until - clock.now()))
-                    step = script.send(None)
-                    continue
-                service, frames, until, key = step
-                try:
-                    reply = self.call(
-                        frames, timeout=Deadline(until), service=service, idempotency_key=key
-                    )
-                except CallError as error:
-                    step = script.throw(error)
-                else:
-                    step = script.send(reply)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
     def _fail(self, token: Any, error: CallError) -> None:
         token.set_exception(explain(error, self._shell))
