@@ -42,6 +42,7 @@ COMPILED: Final = (
     "requite/shell/ledger.py",
     "requite/shell/limiter.py",
     "requite/shell/link.py",
+    "requite/shell/outbox.py",
     "requite/shell/owners.py",
     "requite/shell/partial_messages.py",
     "requite/shell/pending_links.py",

@@ -336,7 +336,18 @@ class Load:
 @dataclass(slots=True)
 class ReadInTurn:
     """The messages of the peer start work, which messages of other peers finish: under overload,
-    they wait, and peers take turns. While a peer waits, it is reported alive by empty batches."""
+    they wait, and peers take turns. While a peer waits, it is reported alive by empty batches, one
+    each `report_s`. A second one changes `report_s`."""
+
+    peer: Peer
+    report_s: float
+
+
+@final
+@dataclass(slots=True)
+class ReadFreely:
+    """End `ReadInTurn`: the messages of the peer start no work any more. Those that wait are
+    handled at once."""
 
     peer: Peer
 
@@ -395,6 +406,7 @@ Effect = (
     | StopReading
     | ResumeReading
     | ReadInTurn
+    | ReadFreely
     | Refused
     | Store
     | Load

@@ -62,6 +62,7 @@ class Tap:
         self.data = bytearray()
         self.events: list[str] = []
         self.reasons: list[str] = []
+        self.full_reads: list[bool] = []
         self._on_bytes = on_bytes
         self._changed = asyncio.Event()
         self._inside = False
@@ -81,6 +82,7 @@ class Tap:
         assert chunk
         assert not self._inside
         assert not self.reasons, "bytes after the end"
+        self.full_reads.append(self.stream.read_was_full)
         self.data += chunk
         if self._on_bytes is not None:
             self._on_bytes(self, chunk)
@@ -253,6 +255,10 @@ class TransportSuite:
             await tap.until(lambda: tap.events[-1] == "writable")
             assert not served.stream.has_unread
             assert served.data == piece * (written // len(piece))
+            assert any(served.full_reads)
+            tap.write(b"last")
+            await served.until_size(written + 4)
+            assert not served.full_reads[-1]
             await pair.close(tap, served)
 
         ground.run(scenario())

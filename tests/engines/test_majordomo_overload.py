@@ -12,7 +12,7 @@ from tests.support.broker import BrokerBench
 
 from requite.engine import Received
 from requite.protocols.majordomo.dialects import by_version
-from requite.protocols.majordomo.wire import ClientRequest
+from requite.protocols.majordomo.wire import ClientHeartbeat, ClientRequest
 from requite.request import Status
 
 _TIMEOUT_MS = 1000
@@ -112,7 +112,7 @@ def test_clients_are_read_in_turn_and_workers_are_not() -> None:
     bench = BrokerBench()
     bench.worker("w")
     bench.request("c", 1)
-    assert bench.in_turn == ["c"]
+    assert [*bench.in_turn] == ["c"]
 
 
 @requirement("mdp03:client-behind")
@@ -160,6 +160,35 @@ def test_requests_of_one_read_are_refused_and_accepted_in_order() -> None:
     assert [note.facts["request_id"] for note in ends] == [1, 10, 11, 12, 13, 14]
     assert [final.request_id for final in bench.finals("c")] == [10, 12, 13]
     assert bench.refused == {"c": 3}
+
+
+def test_a_draining_broker_reads_from_all_clients() -> None:
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.request("c", 1)
+    bench.drain()
+    bench.request("d", 1)
+    bench.feed(Received("c", [by_version("0.3").encode(ClientHeartbeat(300))]))
+    assert not bench.in_turn
+
+
+@requirement("mdp03:client-slow")
+@pytest.mark.parametrize(("interval_ms", "every_s"), [(300, 0.3), (5000, 5.0), (10, 0.1)])
+def test_a_client_that_waits_is_sent_heartbeats_as_often_as_its_own(
+    interval_ms: int, every_s: float
+) -> None:
+    bench = BrokerBench()
+    bench.worker("w")
+    bench.request("c", 1)
+    assert bench.in_turn == {"c": pytest.approx(0.5)}  # half of the broker's own
+    bench.feed(Received("c", [by_version("0.3").encode(ClientHeartbeat(interval_ms))]))
+    report_s = bench.in_turn["c"]
+    assert report_s == pytest.approx(every_s / 2)
+    bench.commands["c"].clear()
+    for _ in range(20):
+        bench.advance(report_s * 1.001)
+        bench.feed(Received("c", ()))
+    assert 9 <= sum(isinstance(each, ClientHeartbeat) for each in bench.commands["c"]) <= 11
 
 
 @requirement("mdp03:client-drain")

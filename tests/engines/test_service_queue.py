@@ -15,7 +15,7 @@ _SERVICE = Service(b"echo")
 
 def _client(name: str) -> Client:
     joined = Newcomer(PeerJoined(name, name.encode()))
-    return Client(name, joined, by_version("0.3"), b"original")
+    return Client(name, joined, by_version("0.3"), b"original", 1.0)
 
 
 def _request(client: Client, number: int, attempts: int = 0) -> PendingRequest:

@@ -100,6 +100,7 @@ class FakeStream:
         self.peer_name = name
         self.peer_credential: Credential | None = None
         self.has_unread = False
+        self.read_was_full = False
         self.calls: list[Any] = []
         self.owner: Owner | None = None
         self.link: Any = None

@@ -110,6 +110,8 @@ class Party:
         self.peer_name = name
         self.unread = bytearray()
         self.is_read = True
+        self.may_close = False
+        self.read_was_full = False
         self.framing = PlainFraming()
         self.link: Any = None
 
@@ -130,7 +132,7 @@ class Party:
         raise NotImplementedError
 
     def close(self) -> None:
-        raise AssertionError("nobody is disconnected")
+        assert self.may_close, "nobody is disconnected"
 
     def abort(self) -> None:
         raise AssertionError("nobody is disconnected")
@@ -286,6 +288,7 @@ class World:
             for party in ready:
                 if party.is_read:
                     chunk = bytes(party.unread[:_READ_SIZE])
+                    party.read_was_full = len(chunk) == _READ_SIZE
                     del party.unread[:_READ_SIZE]
                     self.host.received(party.link, chunk)
             if self._wake_at <= self.now:

@@ -11,12 +11,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.shell.fakes import FakeStream, HostBench
 
-from requite.engine import Effect, PeerJoined, PeerLost, ReadInTurn, Received, Refused, Send
+from requite.engine import (
+    Effect,
+    PeerJoined,
+    PeerLost,
+    ReadFreely,
+    ReadInTurn,
+    Received,
+    Refused,
+    Send,
+)
 from requite.shell.host import Link, LinkLimits
-from requite.transport.sockets import READ_SIZE
-
-_HALF = b"x" * (READ_SIZE // 2 - 1) + b"\n"
-_FULL = b"x" * (READ_SIZE - 1) + b"\n"  # there may be more to read
 
 
 class Bench(HostBench):
@@ -29,7 +34,7 @@ class Bench(HostBench):
 
     def _script(self, event: Any) -> Iterable[Effect]:
         if isinstance(event, PeerJoined) and not event.identity.startswith(b"w"):
-            yield ReadInTurn(event.peer)
+            yield ReadInTurn(event.peer, 0.5)
         if isinstance(event, Received) and event.behind_s and self.refuses_waited:
             yield Refused(event.peer, len(event.messages))
 
@@ -44,7 +49,10 @@ class Bench(HostBench):
         self.engine.inputs.clear()
         return batches
 
-    def send(self, link: Link, count: int, text: bytes = b"go") -> None:
+    def send(self, link: Link, count: int, text: bytes = b"go", *, full: bool = False) -> None:
+        """Read messages of a link; `full`: there may be more to read."""
+        stream: Any = link.stream
+        stream.read_was_full = full
         self.host.received(link, (text + b"\n") * count)
 
     def turn(self, seconds: float = 0.0) -> None:
@@ -74,13 +82,50 @@ def test_beyond_the_burst_messages_wait_and_the_peer_is_not_read_from(bench: Ben
     bench.send(link, 40)
     bench.send(link, 1)
     assert len(bench.batches()) == 1
-    assert stream.calls[-1] == "pause"
     for _ in range(2):  # 16 per turn
         bench.turn()
         assert bench.batches() == []
+        assert stream.calls[-1] == "pause"
     bench.turn(0.25)
     assert bench.batches() == [Received(link, [[b"go"]], 0.25)]
     assert stream.calls[-1] == "resume"
+
+
+def test_a_peer_that_is_served_in_the_same_turn_is_read_on(bench: Bench) -> None:
+    client, stream = bench.join("client")
+    bench.send(client, 1)
+    bench.send(client, 1)
+    bench.turn()
+    assert len(bench.batches()) == 2
+    assert "pause" not in stream.calls
+    bench.now += 5.0
+    bench.send(client, 1)
+    bench.turn(0.25)
+    assert [batch.behind_s for batch in bench.batches()] == [0.25]
+
+
+@pytest.mark.parametrize("reads", [[True], [False, False]])
+def test_a_peer_with_more_to_read_is_not_read_on(bench: Bench, reads: list[bool]) -> None:
+    client, stream = bench.join("client")
+    bench.send(client, 1)
+    for full in reads:
+        assert "pause" not in stream.calls
+        bench.send(client, 1, full=full)
+    assert stream.calls[-1] == "pause"
+    bench.turn()
+    assert [len(batch.messages) for batch in bench.batches()] == [1, len(reads)]
+
+
+def test_the_first_messages_of_a_peer_start_work() -> None:
+    bench = Bench(burst=2)
+    newcomers = [bench.join(f"w{n}")[0] for n in range(2)]
+    bench.engine.script = lambda event: [ReadInTurn(event.peer, 0.5)]
+    bench.send(newcomers[0], 40)
+    bench.send(newcomers[1], 1)
+    bench.send(newcomers[1], 1)
+    assert len(bench.batches()) == 2
+    bench.turn()
+    assert not bench.batches()
 
 
 def test_as_much_is_started_as_others_finish(bench: Bench) -> None:
@@ -94,25 +139,26 @@ def test_as_much_is_started_as_others_finish(bench: Bench) -> None:
     assert [batch.peer for batch in bench.batches()] == [client]
 
 
-def test_peers_take_turns_with_a_large_quantum(bench: Bench) -> None:
-    first, _ = bench.join("first")
-    second, _ = bench.join("second")
+@pytest.mark.parametrize(("peers", "quantum"), [(2, 8192), (50, 2000), (100, 1000)])
+def test_each_peer_has_its_turn_within_some_seconds(peers: int, quantum: int) -> None:
+    bench = Bench()
+    links = [bench.join(f"c{n}")[0] for n in range(peers)]
     worker, _ = bench.join("worker")
-    bench.send(first, 200)
-    served = []
-    bench.send(first, 200)
-    bench.send(second, 200)
-    for _ in range(150):
-        bench.send(worker, 200, b"done")
-        bench.turn()
+    for link in links:
+        bench.send(link, 100)
+        bench.send(link, 100)
+    served: list[object] = []
+    for _ in range(2500):
+        bench.send(worker, 100, b"done")  # 10,000 per second
+        bench.turn(0.01)
         for batch in bench.batches():
             if batch.peer is not worker:
                 served.append(batch.peer)
-                bench.send(batch.peer, 200)  # type: ignore[arg-type]
-    changes = sum(a is not b for a, b in pairwise(served))
-    assert len(served) >= 145
-    assert 2 <= changes <= 4
-    assert 0.3 < served.count(first) / len(served) < 0.7
+                bench.send(batch.peer, 100)  # type: ignore[arg-type]
+    last = served[-1300:]
+    assert set(last) == set(links)
+    changes = sum(a is not b for a, b in pairwise(last))
+    assert 0.8 < 100 * len(last) / (changes + 1) / quantum < 1.25
 
 
 def test_a_peer_that_sends_little_goes_first(bench: Bench) -> None:
@@ -147,29 +193,29 @@ def test_what_a_full_read_leaves_has_waited_as_well(bench: Bench) -> None:
     link, stream = bench.join("client")
     stream.has_unread = True
     bench.send(link, 1)
-    bench.host.received(link, _FULL)
+    bench.send(link, 1, full=True)
     bench.turn(0.1)
     assert [batch.behind_s for batch in bench.batches()][1:] == [pytest.approx(0.1)]
     bench.now += 0.1
-    bench.host.received(link, _FULL)  # came since the read before, or while it waited
+    bench.send(link, 1, full=True)  # came since the read before, or while it waited
     bench.turn(0.1)
     assert [batch.behind_s for batch in bench.batches()] == [pytest.approx(0.3)]
     bench.now += 0.1
     for _ in range(2):
-        bench.host.received(link, b"last\n")
+        bench.send(link, 1)
         bench.turn()
     assert [batch.behind_s for batch in bench.batches()] == [pytest.approx(0.4), 0.0]
 
 
-@pytest.mark.parametrize("size", [1, READ_SIZE])
-def test_a_peer_from_which_everything_was_read_has_not_waited(bench: Bench, size: int) -> None:
+@pytest.mark.parametrize("full", [False, True])
+def test_a_peer_from_which_everything_was_read_has_not_waited(bench: Bench, full: bool) -> None:
     link, stream = bench.join("client")
     stream.has_unread = True
     bench.send(link, 1)
     bench.send(link, 1)
     bench.turn(0.1)
     stream.has_unread = False
-    bench.host.received(link, b"x" * (size - 1) + b"\n")
+    bench.send(link, 1, full=full)
     bench.turn()
     bench.batches()
     bench.now += 5.0
@@ -178,8 +224,8 @@ def test_a_peer_from_which_everything_was_read_has_not_waited(bench: Bench, size
     assert [batch.behind_s for batch in bench.batches()] == [0.25]
 
 
-@pytest.mark.parametrize("read", [b"last\n", _FULL])
-def test_a_read_may_return_all_that_has_arrived(bench: Bench, read: bytes) -> None:
+@pytest.mark.parametrize("full", [False, True])
+def test_a_read_may_return_all_that_has_arrived(bench: Bench, full: bool) -> None:
     link, stream = bench.join("client")
     bench.send(link, 1)
     bench.send(link, 1)
@@ -187,7 +233,7 @@ def test_a_read_may_return_all_that_has_arrived(bench: Bench, read: bytes) -> No
     bench.turn()
     bench.host.flush()
     stream.has_unread = False
-    bench.host.received(link, read)
+    bench.send(link, 1, full=full)
     bench.batches()
     bench.now += 5.0
     bench.send(link, 1)
@@ -211,16 +257,63 @@ def test_messages_that_are_refused_count_less(bench: Bench, refuses: bool, turns
     assert passed == turns
 
 
+def test_refusals_lower_only_what_their_peer_has_used() -> None:
+    bench = Bench(burst=2)
+    bench.refuses_waited = True
+    link, stream = bench.join("client")
+    stream.has_unread = True
+    bench.send(link, 2)
+    bench.send(link, 1, full=True)
+    bench.turn(0.1)
+    bench.send(link, 160, full=True)  # there is room, so it does not wait
+    assert [batch.behind_s > 0 for batch in bench.batches()] == [False, True, True]
+    assert link.share is not None
+    assert link.share.used == 160 // 16
+
+
 def test_a_peer_that_waits_is_reported_alive(bench: Bench) -> None:
     link, _ = bench.join("client")
     bench.send(link, 1000)
     bench.send(link, 1)
     bench.engine.inputs.clear()
-    bench.turn()
-    bench.turn(0.1)
+    bench.turn(0.25)
+    assert not bench.engine.inputs
+    bench.turn(0.25)
     assert bench.engine.inputs == [Received(link, ())]
     bench.turn(0.5)
     assert bench.engine.inputs == [Received(link, ())] * 2
+
+
+def test_a_peer_is_reported_alive_as_often_as_the_engine_wants() -> None:
+    bench = Bench(burst=2)
+    link, _ = bench.join("w")
+    bench.engine.script = lambda event: [ReadInTurn(event.peer, len(event.messages[0][0]) / 64)]
+    bench.send(link, 1, b"x" * 32)
+    bench.send(link, 1000, b"x" * 4)
+    bench.send(link, 1)
+    bench.engine.script = lambda _event: ()
+    bench.engine.inputs.clear()
+    for _ in range(3):
+        bench.turn(1 / 16)
+    assert bench.engine.inputs == [Received(link, ())] * 3
+
+
+def test_a_peer_that_is_read_freely_again_waits_no_more(bench: Bench) -> None:
+    link, stream = bench.join("client")
+    worker, _ = bench.join("worker")
+    bench.send(link, 40)
+    bench.send(link, 1)
+    bench.turn()
+    bench.batches()
+    assert stream.calls[-1] == "pause"
+    bench.engine.script = lambda event: [ReadFreely(link)] if event.peer is worker else []
+    bench.send(worker, 1)
+    assert [batch.peer for batch in bench.batches()] == [worker, link]
+    assert stream.calls[-1] == "resume"
+    bench.turn()
+    for _ in range(2):
+        bench.send(link, 1000)
+    assert [len(batch.messages) for batch in bench.batches()] == [1000, 1000]
 
 
 def test_the_messages_of_a_peer_that_leaves_are_dropped(bench: Bench) -> None:
@@ -266,7 +359,7 @@ class Peer:
             count = min(2, self.unread)
             self.unread -= count
             self.stream.has_unread = self.unread > 0
-            self._bench.host.received(self.link, _HALF * count)
+            self._bench.send(self.link, count, full=count == 2)
 
     def look(self) -> None:
         if self.handled == self.sent:

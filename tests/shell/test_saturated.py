@@ -7,7 +7,9 @@ from collections import Counter
 import pytest
 from tests.shell.saturated import CAPACITY_PER_S, Client, World
 
-_SECONDS = 4.0
+from requite.engine import Drain
+
+_SECONDS = 10.0
 
 
 def _run(world: World) -> Counter[str]:
@@ -36,6 +38,8 @@ def _p99_s(clients: list[Client]) -> float:
         (16, 2, 0.9),
         (16, 5, 0.9),
         (64, 5, 0.9),
+        (256, 2, 0.9),
+        (256, 5, 0.88),
     ],
 )
 def test_a_saturated_broker_answers_nearly_as_much_as_it_can(
@@ -48,6 +52,16 @@ def test_a_saturated_broker_answers_nearly_as_much_as_it_can(
     assert ends["OK"] >= least * CAPACITY_PER_S * _SECONDS
     assert ends["late"] + ends["EXPIRED"] < 0.01 * ends["OK"]
     assert _p99_s(world.clients) < 0.9
+
+
+def test_clients_that_send_alike_are_served_alike_over_some_seconds() -> None:
+    world = World()
+    for _ in range(16):
+        world.client(2 / 16)
+    world.run(2.0)
+    world.count(20.0)
+    answered = sorted(client.ends["OK"] for client in world.clients)
+    assert answered[0] >= 0.8 * answered[-1] > 0
 
 
 def test_a_client_that_sends_little_is_served_although_others_flood_the_broker() -> None:
@@ -70,3 +84,17 @@ def test_below_its_capacity_a_broker_refuses_nothing() -> None:
     ends = _run(world)
     assert set(ends) == {"OK"}
     assert _p99_s(world.clients) < 0.01
+
+
+def test_a_draining_broker_answers_requests_that_wait_for_the_turn_of_their_clients() -> None:
+    world = World()
+    clients = [world.client(1.0) for _ in range(4)]
+    world.counts_from = 0.0
+    world.run(1.0)
+    waiting = {each: len(each.link.share.messages) for each in clients if each.link.paused}
+    assert waiting
+    assert not any(client.ends["SHUTTING_DOWN"] for client in clients)
+    world.host.submit(Drain())
+    world.host.flush()
+    for client, count in waiting.items():
+        assert client.ends["SHUTTING_DOWN"] == count

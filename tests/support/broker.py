@@ -25,6 +25,7 @@ from requite.engine import (
     PeerJoined,
     PeerLost,
     PeerWritable,
+    ReadFreely,
     ReadInTurn,
     Received,
     Refused,
@@ -60,7 +61,7 @@ class BrokerBench:
             BrokerPolicy(**{"notes": True, **policy}), origin=ORIGIN, chronicle=chronicle
         )
         self.now = 100.0
-        self.in_turn: list[str] = []
+        self.in_turn: dict[str, float] = {}  # how often each peer is reported alive
         self.refused: Counter[str] = Counter()
         self.commands: dict[str, list[Any]] = defaultdict(list)
         self.disconnected: dict[str, str] = {}
@@ -233,8 +234,10 @@ class BrokerBench:
                 self.warnings.append(effect)
             case Stopped():
                 self.stopped = True
-            case ReadInTurn(peer):
-                self.in_turn.append(str(peer))
+            case ReadInTurn(peer, report_s):
+                self.in_turn[str(peer)] = report_s
+            case ReadFreely(peer):
+                self.in_turn.pop(str(peer), None)
             case Refused(peer, count):
                 self.refused[str(peer)] += count
             case SendAll(peer, messages):

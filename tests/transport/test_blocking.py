@@ -15,6 +15,7 @@ from tests.support.hand_poll import HandPoll, Owner
 from requite.errors import TransportError
 from requite.transport.address import Address, InprocAddress, IpcAddress, TcpAddress
 from requite.transport.blocking import Attempt, BlockingStream
+from requite.transport.sockets import READ_SIZE
 
 
 @pytest.fixture
@@ -132,6 +133,11 @@ def test_a_paused_stream_leaves_incoming_bytes_in_the_kernel(pair: Any, poll: Ha
     poll.turn()
     assert owner.data == b"x"
     assert not stream.has_unread
+    assert not stream.read_was_full
+    theirs.sendall(bytes(READ_SIZE + 1))
+    poll.turn()
+    assert stream.read_was_full
+    assert stream.has_unread
 
 
 # --- attempts -------------------------------------------------------------------------------------

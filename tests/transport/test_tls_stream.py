@@ -21,6 +21,7 @@ class StreamBelow:
 
     peer_name = "below"
     has_unread = True
+    read_was_full = True
     peer_credential: Credential | None = None
 
     def __init__(self) -> None:
@@ -155,6 +156,7 @@ def test_back_pressure_and_pauses_are_passed_through(scene: Scene) -> None:
     assert scene.below.calls == ["start", "pause", "resume"]
     assert scene.stream.peer_name == "below"
     assert scene.stream.has_unread
+    assert scene.stream.read_was_full
 
 
 @pytest.mark.parametrize("reason", ["", "the connection was lost: reset"])

@@ -65,6 +65,11 @@ def heartbeat_of(
     return given if isinstance(given, HeartbeatPolicy) else HeartbeatPolicy(interval_s=given)
 
 
+def announced_s(interval_ms: int) -> float:
+    """Return the interval that a peer has announced, within the limits."""
+    return min(max(interval_ms / 1000, INTERVAL_S_MIN), INTERVAL_S_MAX)
+
+
 class Liveness:
     """Instants of one peer: last message received (`heard_at`), last message sent (`spoke_at`),
     last ping (`asked_at`). `silence_s` is how long it may be silent.
@@ -82,8 +87,7 @@ class Liveness:
 
     def agree(self, interval_ms: int) -> None:
         """Adopt the peer's announced interval, if it is longer."""
-        announced_s = min(max(interval_ms / 1000, INTERVAL_S_MIN), INTERVAL_S_MAX)
-        self.interval_s = max(self.interval_s, announced_s)
+        self.interval_s = max(self.interval_s, announced_s(interval_ms))
         self.silence_s = self.interval_s * self._liveness
 
     def excuse(self, absence_s: float, now: float) -> None:

@@ -37,8 +37,8 @@ from requite.engine import (
     PeerJoined,
     PeerLost,
     PeerWritable,
+    ReadFreely,
     ReadInTurn,
-    Received,
     Refused,
     ResumeReading,
     RightsChanged,
@@ -56,6 +56,7 @@ from requite.shell.fair_queue import FairQueue
 from requite.shell.feeder import Feeder
 from requite.shell.limiter import Limiter
 from requite.shell.link import Link, LinkLimits, Pause, discard, reason_of_end
+from requite.shell.outbox import Outbox
 from requite.shell.owners import QuotaReached, unrestricted
 from requite.shell.pending_links import PendingLinks
 from requite.shell.uses import Uses
@@ -74,10 +75,6 @@ _TIMER_SLACK_S: Final = 0.0005
 # together, the two processes would wait for each other in turn; in two halves they work at the same
 # time, with 1.9 times the throughput.
 _PORTION: Final = 32
-
-# A larger output is written in portions of this size, until the stream pushes back: nobody counts
-# what a stream buffers.
-_WRITE_SIZE: Final = 1 << 20
 
 
 def _unexpected(*what: object) -> None:
@@ -136,7 +133,6 @@ class Host:
         self._ended = ended
         self._released = released
         self._deliver = uses.get("deliver", _unexpected)
-        self._flow = uses.get("flow", _ignore)
         self._login_refused = uses.get("login_refused", _ignore)
         self._admission = AdmissionControl(
             self,
@@ -151,28 +147,27 @@ class Host:
         self._warnings = Warnings(logging.getLogger(uses.get("logger", "requite")), clock)
         self._reports_dials = uses.get("reports_dials", False)
 
-        self._dirty: list[Link] = []
         self._flush_wanted = False
         self._delivered = False  # something that its user may answer at once
         self._armed_at = inf
         self._pending_links = PendingLinks(self.limits.handshake_timeout_s)
         self._limiter = Limiter(self.limits, self._drop, self._resume)
+        self._outbox = Outbox(self._limiter, uses.get("flow", _ignore))
         self._giving_way: set[Link] = set()  # dropped by `make_room`, and not closed yet
         self._closing = Waiting(self.limits.linger_s)
         self._fair_queue = FairQueue(self.limits.burst, clock, self._feed, self._resume)
-        self._line = self._fair_queue.line
-        self._pushing_back = 0  # how many links push back
         self._deliver_pairs = uses.get("deliver_all", self._one_by_one)
         fail = uses.get("fail", _unexpected)
         abandon = uses.get("abandon", _unexpected)
         self._perform_other: dict[type, Callable[[Any], None]] = {
-            SendAll: self._send_all,
+            SendAll: self._outbox.send_all,
             DeliverAll: self._deliver_all,
             Fail: lambda effect: fail(effect.token, effect.error),
             Connect: lambda _effect: connect(),
             Disconnect: self._disconnect,
             StopReading: lambda effect: effect.peer.pause(Pause.ENGINE),
-            ReadInTurn: lambda effect: self._fair_queue.add(effect.peer),
+            ReadInTurn: lambda effect: self._fair_queue.add(effect.peer, effect.report_s),
+            ReadFreely: lambda effect: self._fair_queue.release(effect.peer),
             Refused: lambda effect: self._fair_queue.refused(effect.peer, effect.count),
             ResumeReading: lambda effect: self._resume(effect.peer, Pause.ENGINE),
             CancelHandler: lambda effect: abandon(effect.token, effect.reason),
@@ -280,7 +275,7 @@ class Host:
             self._expel(link, "protocol violation", str(violation))
         else:
             if link.joined or not framing.ready or self._admission.admit(link, messages):
-                self._take_in(link, messages, len(chunk))
+                self._take_in(link, messages)
             if not link.joined and framing.login is not None and not link.ended:
                 self._admission.log_in(link)
                 self._arm(self.next_at())
@@ -295,11 +290,11 @@ class Host:
             self.received(link, chunk)
         self._settle()
 
-    def _take_in(self, link: Link, messages: list[Message], size: int = 0) -> None:
+    def _take_in(self, link: Link, messages: list[Message]) -> None:
         """Handle what the framing has made of bytes: its answer, messages, the end."""
         framing = link.framing
         if answer := framing.output():
-            self._queue(link, answer)
+            self._outbox.queue(link, answer)
         if not link.joined and framing.ready:
             self._join(link)
             if link.ended:
@@ -309,11 +304,7 @@ class Host:
         if messages or (link.joined and framing.mid_message):
             if link.mute and messages:
                 self._pending_links.first_message(link)
-            if link.share is None:  # inline: it saves a call per read
-                self._fair_queue.finished += len(messages)
-                self._feed(Received(link, messages))
-            else:
-                self._fair_queue.received(link, link.share, messages, size)
+            self._fair_queue.received(link, messages)
         if framing.farewell and not link.ended:
             self._hang_up(link)
             self._tell_end(link, framing.farewell)
@@ -340,7 +331,7 @@ class Host:
         if link.ended:
             return
         if link.joined and not link.pushed_back:
-            self._press(link)
+            self._outbox.press(link)
             self._feed(PeerBlocked(link))
             self._settle()
 
@@ -349,12 +340,12 @@ class Host:
         link.blocked = False
         if link.ended:
             return
-        self._write(link, link.stream.write)
+        self._outbox.write(link, link.stream.write)
         if link.blocked:  # the write blocked it again
             return
         self._resume(link, Pause.UNREAD)
         if link.pushed_back:
-            self._release(link)
+            self._outbox.release(link)
             self._feed(PeerWritable(link))
         self._settle()
 
@@ -372,16 +363,13 @@ class Host:
         waited = False
         try:
             # User callbacks may submit more, for which no other flush is requested.
-            while self._feeder.later or self._dirty:
+            while self._feeder.later or self._outbox.dirty:
                 if self._feeder.later:
                     self._feed_later()
                 self._write_out()
-            self._fair_queue.turn += 1
-            if self._line:
-                waited = True
-                self._fair_queue.go_on()
-                if self._dirty:
-                    self._write_out()
+            waited = self._fair_queue.begin_turn()
+            if waited and self._outbox.dirty:
+                self._write_out()
         finally:  # an exception of a signal handler must not stop output forever
             self._flush_wanted = self._delivered = False
         if waited:
@@ -390,28 +378,8 @@ class Host:
             raise refused
 
     def _write_out(self, *, now: bool = False) -> None:
-        """Write the queued output; `now`: do not wait for the end of the loop iteration."""
-        links, self._dirty = self._dirty, []
-        for link in links:
-            link.dirty = False
-            if link.blocked:
-                self._limiter.count_output(link)
-            elif link.out:
-                write = link.write_now if now else link.stream.write
-                if link.size <= _WRITE_SIZE:  # inline: it saves a call per link and turn
-                    write(link.take_output())
-                else:
-                    self._write(link, write)
+        self._outbox.write_out(now=now)
         self._settle()
-
-    def _write(self, link: Link, write: Callable[[bytes], None]) -> None:
-        """Write queued output until the stream pushes back."""
-        while link.out and not (link.blocked or link.ended):
-            write(link.take_portion(_WRITE_SIZE))
-        if link.out:
-            self._limiter.count_output(link)
-        else:
-            self._limiter.output_sent(link)
 
     def turn_away(self, link: Link) -> None:
         """Close an unwanted link without an input to the engine."""
@@ -484,22 +452,12 @@ class Host:
                 link.size += link.encode(effect.message, link.out)
                 if not link.dirty:
                     link.dirty = True
-                    self._dirty.append(link)
+                    self._outbox.dirty.append(link)
             elif effect.__class__ is Deliver:
                 deliver(effect.token, effect.what)
                 self._delivered = True
             else:
                 self._perform_other[effect.__class__](effect)
-
-    def _send_all(self, effect: SendAll) -> None:
-        link: Any = effect.peer
-        encode, out, size = link.encode, link.out, 0
-        for message in effect.messages:
-            size += encode(message, out)
-        link.size += size
-        if not link.dirty:
-            link.dirty = True
-            self._dirty.append(link)
 
     def _deliver_all(self, effect: DeliverAll) -> None:
         self._deliver_pairs(effect.pairs)
@@ -520,7 +478,7 @@ class Host:
         if self._feeder.feeding:
             return
         answers = self._delivered and self.links
-        if (self._dirty or answers or self._line) and not self._flush_wanted:
+        if (self._outbox.dirty or answers or len(self._fair_queue)) and not self._flush_wanted:
             self._flush_wanted = True
             self._want_flush()
         at = self.engine.deadline()
@@ -531,25 +489,6 @@ class Host:
         if at < self._armed_at - _TIMER_SLACK_S:
             self._armed_at = at
             self._wake_at(at)
-
-    def _press(self, link: Link) -> None:
-        link.pushed_back = True
-        self._pushing_back += 1
-        if self._pushing_back == 1:
-            self._flow(False)
-
-    def _release(self, link: Link) -> None:
-        link.pushed_back = False
-        self._pushing_back -= 1
-        if not self._pushing_back:
-            self._flow(True)
-
-    def _queue(self, link: Link, data: bytes) -> None:
-        link.out.append(data)
-        link.size += len(data)
-        if not link.dirty:
-            link.dirty = True
-            self._dirty.append(link)
 
     def _join(self, link: Link) -> None:
         """Pass a peer to the engine after its handshake."""
@@ -632,8 +571,7 @@ class Host:
         self._admission.forget(link)
         self._limiter.forget(link)
         link.share = None
-        if link.pushed_back:
-            self._release(link)
+        self._outbox.release(link)
 
     def _tell_end(self, link: Link, reason: str) -> None:
         self._ended(link, reason)

@@ -55,12 +55,13 @@ class Pause(IntFlag):
 
 
 class Share:
-    """What a peer that is read in turn has used (`fair_queue.py`). `messages` are those of its last
-    read, while they wait.
+    """What a peer that is read in turn has used (`fair_queue.py`). `messages` are those that wait.
 
     They arrived at `arrived_after` or later, and unread ones at `unread_since` or later (0: all was
-    read, and more is read as soon as it arrives). `used` counts messages, in rounds of a quantum;
-    `turn` is the round and a number. `recent` counts those that had to wait since `recent_since`.
+    read, and more is read as soon as it arrives). `turn` is the current round of the peer and a
+    number. In that round, it has `used` messages, less what refusals did not cost, and `refused`
+    were refused. `recent` counts those that had to wait since `recent_since`. While it waits, it is
+    reported alive each `report_s`, next at `report_at`.
     """
 
     __slots__ = (
@@ -68,16 +69,22 @@ class Share:
         "messages",
         "recent",
         "recent_since",
+        "refused",
+        "report_at",
+        "report_s",
         "turn",
         "unread_since",
         "used",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, report_s: float) -> None:
+        self.report_s = report_s
+        self.report_at = 0.0
         self.messages: Sequence[Message] = ()
         self.arrived_after = 0.0
         self.unread_since = 0.0
         self.used = 0
+        self.refused = 0
         self.recent = 0
         self.recent_since = 0.0
         self.turn = (-1, 0)

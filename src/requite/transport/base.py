@@ -52,6 +52,11 @@ class Stream(Protocol):
     def has_unread(self) -> bool:
         """Whether bytes have arrived that were not read; True if that is unknown."""
 
+    @property
+    def read_was_full(self) -> bool:
+        """During `Owner.received`: whether this read returned as much as a read can, so that more
+        may have arrived before it."""
+
     def start(self, owner: Owner, link: object) -> None:
         """Start reading and report to `owner`. Called once."""
 

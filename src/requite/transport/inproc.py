@@ -65,6 +65,11 @@ class InprocStream:
         """Whether bytes have arrived that were not read; True if that is unknown."""
         return bool(self._inbox)
 
+    @property
+    def read_was_full(self) -> bool:
+        """Whether the inbox has more than was read; see `Stream`."""
+        return bool(self._inbox)
+
     def write(self, data: bytes) -> None:
         """Put `data` into the other end's inbox."""
         other = self._other

@@ -63,6 +63,7 @@ class SocketStream(asyncio.BufferedProtocol):
         "_tune",
         "is_made",
         "is_over",
+        "read_was_full",
     )
     _transport: asyncio.Transport
     _owner: Owner
@@ -79,6 +80,7 @@ class SocketStream(asyncio.BufferedProtocol):
         self._tune = tune
         self.is_made = False
         self.is_over = False
+        self.read_was_full = False  # see `Stream`
         self._loop = asyncio.get_running_loop()
         self._fd: int | None = None  # for writes that the loop would defer
         self._buffer = _read_buffer(self._loop)
@@ -103,6 +105,7 @@ class SocketStream(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Deliver the received bytes."""
+        self.read_was_full = nbytes == READ_SIZE
         self._owner.received(self._link, bytes(self._buffer[:nbytes]))
 
     def eof_received(self) -> bool:

@@ -96,6 +96,11 @@ class TlsStream:
         """Whether bytes have arrived that were not read; True if that is unknown."""
         return self._below.has_unread
 
+    @property
+    def read_was_full(self) -> bool:
+        """Whether the read of encrypted bytes was full; see `Stream`."""
+        return self._below.read_was_full
+
     def write(self, data: bytes) -> None:
         """Encrypt and send, or buffer until the handshake is complete."""
         if self._closing or self._over or not data:

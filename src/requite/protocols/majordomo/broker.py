@@ -56,6 +56,7 @@ from requite.protocols.majordomo.parties import (
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import BrokerObserver, BrokerRecorder
+from requite.protocols.majordomo.refusals import Refusals
 from requite.protocols.majordomo.workforce import Workforce
 from requite.request import Status
 
@@ -97,6 +98,7 @@ class MajordomoBroker:
         self._directory = Directory(self.policy, self._timers)
         self.load = Load()
         self._pushback = Pushback(self.policy, self._directory, self.load, self._timers, self._out)
+        self._refusals = refusals = Refusals(self.policy, self._observer, self._out)
         self._dispatcher = Dispatcher(
             self.policy,
             self._directory,
@@ -105,6 +107,7 @@ class MajordomoBroker:
             self._pushback,
             self.load,
             self._observer,
+            refusals,
         )
         self._workforce = Workforce(
             self.policy,
@@ -131,6 +134,7 @@ class MajordomoBroker:
             self.parties,
             self._directory,
             self._dispatcher,
+            refusals,
             self._pushback,
             self.load,
             self.authorizer,
@@ -197,7 +201,7 @@ class MajordomoBroker:
             self.parties.values(),
             self.load,
             self._directory.forgotten(),
-            self._dispatcher.refused,
+            self._refusals.refused,
             self._observer.denied,
             len(self._pushback.unread),
             self.policy.pending_bytes_max,
@@ -337,7 +341,8 @@ class MajordomoBroker:
         if not self.draining:
             self.draining = True
             self._pushback.resume_all()
-            self._clients.refusal = self._workforce.refusal = _DRAINING
+            self._workforce.refusal = _DRAINING
+            self._clients.drain(_DRAINING)
             self._timers.set(_DRAIN, now + self.policy.drain_timeout_s)
 
     def _drain_due(self, now: float) -> None:

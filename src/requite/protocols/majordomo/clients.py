@@ -1,32 +1,34 @@
 """The broker's clients: their messages, and whether each request is accepted.
 
-The `Dispatcher` moves accepted requests, the `Authorizer` knows rights and quotas, and `Pushback`
-stops reading from clients that cannot be refused. Sources: 18/MDP ("MDP/Client"), 7/MDP, 8/MMI,
-docs/protocols/mdp-0.3.md (rule ids in brackets).
+The `Dispatcher` moves accepted requests, `Refusals` answers the others, the `Authorizer` knows
+rights and quotas, and `Pushback` stops reading from clients that cannot be refused. Sources: 18/MDP
+("MDP/Client"), 7/MDP, 8/MMI, docs/protocols/mdp-0.3.md (rule ids in brackets).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from math import inf
 from typing import Final
 
 from requite import engine
 from requite.chronicle import NO_CALL
-from requite.engine import Carried, Effect, Peer, ReadInTurn, Refused, Send, Warn
+from requite.core.liveness import announced_s
+from requite.engine import Carried, Effect, Peer, ReadFreely, ReadInTurn, Send, Warn
 from requite.errors import RemoteViolation
 from requite.principal import INSIDE
 from requite.protocols.majordomo.authorizer import Authorizer
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
-from requite.protocols.majordomo.lateness import BEHIND_S_MIN, is_refused
+from requite.protocols.majordomo.lateness import BEHIND_S_MIN
 from requite.protocols.majordomo.management import DESCRIBE, FORBIDDEN, Management, describing
 from requite.protocols.majordomo.operations import Operations
 from requite.protocols.majordomo.parties import Client, Load, Newcomer, Party, PendingRequest
 from requite.protocols.majordomo.permissions import ACTS
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.pushback import Pushback
+from requite.protocols.majordomo.refusals import Refusals
 from requite.protocols.majordomo.wire import (
     MMI_PREFIX,
     ClientCancel,
@@ -40,6 +42,8 @@ from requite.request import Status
 _POOL_SEPARATOR: Final = ord("/")  # `b"/" in name` takes 0.24 us: bytes are tried as a number first
 
 _IDLE_MAX: Final = 16  # heartbeats, and cancellations of what has ended, in one read
+# More heartbeats would cost an overloaded broker too much.
+_REASSURE_EVERY_S_MIN: Final = 0.1
 
 
 class Clients:
@@ -54,6 +58,7 @@ class Clients:
         parties: dict[Peer, Party],
         directory: Directory,
         dispatcher: Dispatcher,
+        refusals: Refusals,
         pushback: Pushback,
         load: Load,
         authorizer: Authorizer,
@@ -66,6 +71,7 @@ class Clients:
         self._parties = parties
         self._directory = directory
         self._dispatcher = dispatcher
+        self._refusals = refusals
         self._pushback = pushback
         self._load = load
         self._authorizer = authorizer
@@ -87,12 +93,12 @@ class Clients:
     ) -> None:
         """Handle the first messages of a client."""
         origin = self._origin + next(self._numbers).to_bytes(4, "big")
-        client = Client(peer, newcomer, dialect, origin)
+        client = Client(peer, newcomer, dialect, origin, self._policy.heartbeat.interval_s)
         self._authorizer.introduce(client)
         self._pushback.watch(client)
         self._parties[peer] = client
         self.take(client, messages, now)
-        self._out.append(ReadInTurn(peer))
+        self._read_in_turn(client)
 
     def take(
         self, client: Client, messages: Sequence[Carried], now: float, behind_s: float = 0.0
@@ -106,7 +112,7 @@ class Clients:
         decode = client.dialect.decode_from_client
         rest = handled = iter(messages)
         if behind_s >= BEHIND_S_MIN and client.dialect.has_ids and self.refusal is None:
-            handled = self._refuse_late(client, rest, now, behind_s)
+            handled = self._refusals.refuse_late(client, rest, now, behind_s)
         idle = 0  # messages that have no effect, but cost as much as a request
         try:
             for message in handled:
@@ -115,8 +121,8 @@ class Clients:
                     self._request(client, command, now)
                 elif command.__class__ is ClientCancel:
                     idle += not self._cancel(client, command, now)
-                else:
-                    self._heartbeat(client)
+                elif command.__class__ is ClientHeartbeat:
+                    self._answer_heartbeat(client, command.interval_ms)
                     idle += 1
                 if idle > _IDLE_MAX:
                     self._pushback.pace(client, client.principal)
@@ -126,39 +132,6 @@ class Clients:
         except RemoteViolation as error:
             self.expel(client.peer, client.address, str(error))
             self._dispatcher.forget(client, now)
-
-    def _refuse_late(
-        self, client: Client, messages: Iterator[Carried], now: float, behind_s: float
-    ) -> Iterator[Carried]:
-        """Refuse requests that may be late ([client-behind]); yield the other messages, in order.
-
-        Under overload most requests end here, so that each costs a fraction of one that is served.
-        """
-        decode, pending = client.dialect.decode_from_client, client.pending
-        late: list[ClientRequest] = []
-        for message in messages:
-            try:
-                command = decode(message)
-            except RemoteViolation:
-                self._refuse_all(client, late, now)
-                raise
-            if (
-                isinstance(command, ClientRequest)
-                and command.timeout_ms
-                and is_refused(command.timeout_ms / 1000, behind_s)
-                and command.request_id not in pending
-            ):
-                late.append(command)
-                continue
-            self._refuse_all(client, late, now)
-            late = []
-            yield message
-        self._refuse_all(client, late, now)
-
-    def _refuse_all(self, client: Client, late: Sequence[ClientRequest], now: float) -> None:
-        if late:
-            self._dispatcher.refuse_late(client, late, now)
-            self._out.append(Refused(client.peer, len(late)))
 
     def expel(self, peer: Peer, address: bytes, reason: str) -> None:
         """Drop a peer that broke the protocol, without effect on others (I13)."""
@@ -196,7 +169,7 @@ class Clients:
             and principal is INSIDE
             and (denied := self._authorizer.owner_lacks(client, command, now))
         ):
-            self._dispatcher.refuse(client, command, Status.DENIED, denied, now)
+            self._refusals.refuse(client, command, Status.DENIED, denied, now)
             return
         if name.startswith(MMI_PREFIX):
             if name == DESCRIBE and client.dialect.has_ids:
@@ -216,7 +189,7 @@ class Clients:
             if self.refusal is not None or self._pushback.can_tell(client):
                 can_say = self.refusal is not None and client.dialect.has_ids  # [client-drain]
                 status = Status.SHUTTING_DOWN if can_say else Status.OVERLOADED
-                self._dispatcher.refuse(client, command, status, why, now)
+                self._refusals.refuse(client, command, status, why, now)
                 return
             self._pushback.stop(client, limit, why)
         usage = client.usage
@@ -230,7 +203,7 @@ class Clients:
             and (why := self._authorizer.exceeds(client, usage, name, now))
         ):
             if self._pushback.can_tell(client):
-                self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
+                self._refusals.refuse(client, command, Status.OVERLOADED, why, now)
                 self._pushback.pace(client, principal)
                 return
             usage.admit_anyway(now)
@@ -240,7 +213,7 @@ class Clients:
         if service is None:
             if why := self._directory.refusal(client):
                 if self._pushback.can_tell(client):
-                    self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
+                    self._refusals.refuse(client, command, Status.OVERLOADED, why, now)
                     return
                 is_extra = why is TOO_MANY
                 if usage is not None and usage.exceeds_services():
@@ -301,7 +274,7 @@ class Clients:
         if usage is None or not (why := self._authorizer.spend(client, command.service, now)):
             return False
         if self._pushback.can_tell(client):
-            self._dispatcher.refuse(client, command, Status.OVERLOADED, why, now)
+            self._refusals.refuse(client, command, Status.OVERLOADED, why, now)
             self._pushback.pace(client, client.principal)
             return True
         self._pushback.stop_for(client, usage, why, now)
@@ -315,7 +288,7 @@ class Clients:
         else:
             self._authorizer.deny(client, "call", name, reason, now)
         if client.dialect.has_ids or not name.startswith(MMI_PREFIX):
-            self._dispatcher.refuse(client, command, Status.DENIED, reason, now)
+            self._refusals.refuse(client, command, Status.DENIED, reason, now)
         else:
             body = [FORBIDDEN]
             self._out.append(Send(client.peer, client.dialect.encode(ClientFinal(name, body))))
@@ -342,16 +315,30 @@ class Clients:
         self._dispatcher.cancel(pending, "the client cancelled the request", now)
         return True
 
+    def _answer_heartbeat(self, client: Client, interval_ms: int) -> None:
+        interval_s = announced_s(interval_ms)
+        if interval_s != client.interval_s:
+            client.interval_s = interval_s
+            self._read_in_turn(client)
+        self._heartbeat(client)
+
     def _heartbeat(self, client: Client) -> None:
         message = client.dialect.encode(ClientHeartbeat(self._policy.heartbeat.interval_ms))
         self._out.append(Send(client.peer, message))
 
     def _reassure(self, client: Client, now: float) -> None:
-        """Send a heartbeat to a client that is sending a large message ([client-slow])."""
+        """Send a heartbeat to a client whose messages wait, or arrive in part ([client-slow])."""
         if client.dialect.has_ids and now >= client.reassure_at:
-            client.reassure_at = now + self._policy.heartbeat.interval_s
+            client.reassure_at = now + max(client.interval_s, _REASSURE_EVERY_S_MIN)
             self._heartbeat(client)
 
+    def _read_in_turn(self, client: Client) -> None:
+        """Read from a client in turn, and learn twice per interval of it that messages wait."""
+        if self.refusal is None:
+            report_s = max(client.interval_s, _REASSURE_EVERY_S_MIN) / 2
+            self._out.append(ReadInTurn(client.peer, report_s))
+
+    # --- changes --------------------------------------------------------------------------------
     def review(self, now: float) -> None:
         """End what clients may no longer do, and apply changed quotas ([rights-changed])."""
         clients = [each for each in self._parties.values() if isinstance(each, Client)]
@@ -360,3 +347,10 @@ class Clients:
         self._authorizer.review(clients)
         for client in clients:
             self._pushback.watch(client)
+
+    def drain(self, reason: str) -> None:
+        """Refuse all requests from now on, also those that wait for the turn of their clients."""
+        self.refusal = reason
+        for party in self._parties.values():
+            if isinstance(party, Client):
+                self._out.append(ReadFreely(party.peer))

@@ -12,14 +12,13 @@ in brackets are those of docs/protocols/mdp-0.3.md.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 from requite.chronicle import Kind
 from requite.core.durations import BOUNDS_S
 from requite.core.timers import Timers
-from requite.engine import Effect, Note, Send, SendAll, Warn
+from requite.engine import Effect, Note, Send
 from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.lateness import MARGIN_S_MAX, is_late, learn_time
 from requite.protocols.majordomo.parties import (
@@ -34,20 +33,15 @@ from requite.protocols.majordomo.permissions import lacks_to_call
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
 from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import BrokerObserver
+from requite.protocols.majordomo.refusals import Refusals
 from requite.protocols.majordomo.wire import (
     NOT_IDEMPOTENT,
     ClientPartial,
-    ClientRequest,
     WorkerCancel,
     timeout_ms,
 )
 from requite.request import Status
 from requite.trace_context import is_sampled
-
-_BEHIND: Final = (
-    "the broker is overloaded: for half of the request's timeout it could not handle all that the"
-    " client sent"
-)
 
 
 class Dispatcher:
@@ -62,6 +56,7 @@ class Dispatcher:
         pushback: Pushback,
         load: Load,
         observer: BrokerObserver,
+        refusals: Refusals,
     ) -> None:
         self._policy = policy
         self._directory = directory
@@ -69,6 +64,7 @@ class Dispatcher:
         self._unread = pushback.unread
         self._held = pushback.held
         self._observer = observer
+        self._refusals = refusals
         self._keeps_journal = observer.keeps_journal
         self._makes_notes = observer.makes_notes
         self._notes_traces = policy.notes_traces
@@ -76,7 +72,6 @@ class Dispatcher:
         self._out = out
         self._dispatch_id = 0
         self._load = load
-        self.refused = [0] * len(Status)  # requests that were never accepted, by status
 
     # --- in -------------------------------------------------------------------------------------
     def accept(self, pending: PendingRequest, now: float) -> None:
@@ -107,29 +102,6 @@ class Dispatcher:
             self._dispatch(pending, service.waiting.popitem(last=False)[0], now)
         else:
             self._enqueue(pending, now)
-
-    def refuse(
-        self, client: Client, request: ClientRequest, status: Status, reason: str, now: float
-    ) -> None:
-        """Answer a request that was never accepted."""
-        self.refused[status] += 1
-        service, request_id = request.service, request.request_id
-        self._tell(client, service, request_id, status, [reason.encode()], 0)
-        self._observer.refused(request.call_id, service, status, reason, now)
-        if self._makes_notes:
-            facts = {"service": service, "client": client.address, "request_id": request_id}
-            self._observer.remark("refused", facts | {"status": status.name}, self._out)
-
-    def refuse_late(self, client: Client, requests: Sequence[ClientRequest], now: float) -> None:
-        """Refuse requests of a client that is behind ([client-behind])."""
-        if self._keeps_journal or self._makes_notes:
-            for request in requests:
-                self.refuse(client, request, Status.OVERLOADED, _BEHIND, now)
-            return
-        self.refused[Status.OVERLOADED] += len(requests)
-        final, body = client.dialect.client_final, [_BEHIND.encode()]
-        replies = [final(b"", body, each.request_id, Status.OVERLOADED, 0) for each in requests]
-        self._out.append(SendAll(client.peer, replies))
 
     def _enqueue(self, pending: PendingRequest, now: float) -> None:
         service = pending.service
@@ -467,34 +439,11 @@ class Dispatcher:
         pending.service.counters.ended[status] += 1
         body = [reason.encode()]
         name = pending.service.name
-        self._tell(pending.client, name, pending.request_id, status, body, pending.attempts)
+        self._refusals.tell(
+            pending.client, name, pending.request_id, status, body, pending.attempts
+        )
         self._observer.ended(pending, status, reason, now)
         self._remark("answered", pending, status=status.name, reason=reason, withdrawn=withdrawn)
-
-    def _tell(
-        self,
-        client: Client,
-        service: bytes,
-        request_id: int,
-        status: Status,
-        body: list[bytes],
-        attempts: int,
-    ) -> None:
-        dialect = client.dialect
-        if status is Status.DENIED:
-            status = client.denied
-        if not dialect.has_ids:
-            if not self._policy.tell_old_clients:
-                text = body[0].decode(errors="replace")
-                silence = (
-                    f"a client of MDP {dialect.version}, which has no error replies, gets no"
-                    f" answer: {status.name}, {text}"
-                )
-                self._out.append(Warn("silent-failure", silence))
-                return
-            body = [b"requite-error " + status.name.encode(), *body]
-        message = dialect.client_final(service, body, request_id, status, attempts)
-        self._out.append(Send(client.peer, message))
 
     def _remark(self, kind: str, pending: PendingRequest, **facts: Any) -> None:
         if not pending.is_noted:

@@ -124,7 +124,8 @@ class Client:
     clients of its principal; None if that has no quota.
     `size` is the sum of the sizes of its requests. `named` counts the services of which it is the
     `namer`. `limits`: why it is not read from (`Pushback`). `backlog`: messages that had been read
-    by then, with more new services than the broker accepts at a time.
+    by then, with more new services than the broker accepts at a time. `interval_s` is the interval
+    of its heartbeats; that of the broker until it has announced one.
     """
 
     __slots__ = (
@@ -132,6 +133,7 @@ class Client:
         "backlog",
         "denied",
         "dialect",
+        "interval_s",
         "known_origin",
         "limits",
         "named",
@@ -145,7 +147,9 @@ class Client:
         "usage",
     )
 
-    def __init__(self, peer: Peer, joined: Newcomer, dialect: Dialect, origin: bytes) -> None:
+    def __init__(
+        self, peer: Peer, joined: Newcomer, dialect: Dialect, origin: bytes, interval_s: float
+    ) -> None:
         self.origin = origin
         self.known_origin = _NO_ORIGIN
         self.principal = joined.principal
@@ -160,7 +164,8 @@ class Client:
         self.named = 0
         self.limits: dict[Any, None] = {}
         self.backlog: tuple[Carried, ...] = ()  # nearly always empty: a deque takes 760 bytes
-        self.reassure_at = 0.0  # the earliest next heartbeat during a large message
+        self.interval_s = interval_s
+        self.reassure_at = 0.0  # the earliest next heartbeat that it has not asked for
 
     def count_named(self, more: int) -> None:
         """Count services without workers that it has named."""

@@ -97,6 +97,11 @@ class SimStream:
         return bool(self._inbox)
 
     @property
+    def read_was_full(self) -> bool:
+        """False: a read returns all that has arrived; see `Stream`."""
+        return False
+
+    @property
     def node(self) -> str:
         """The machine of the process."""
         return self.process.name

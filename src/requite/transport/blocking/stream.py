@@ -27,6 +27,7 @@ class BlockingStream:
         "_sock",
         "_unsent",
         "peer_name",
+        "read_was_full",
     )
     peer_credential: Credential | None = None  # it is used to dial only
     _owner: Owner
@@ -43,6 +44,7 @@ class BlockingStream:
         self._reading = True
         self._closing = False
         self._broken = False
+        self.read_was_full = False  # see `Stream`
 
     # --- the owner's side -------------------------------------------------------------------------
     def start(self, owner: Owner, link: object) -> None:
@@ -123,6 +125,7 @@ class BlockingStream:
         if not chunk:
             self._end("")
         elif not self._closing:
+            self.read_was_full = len(chunk) == READ_SIZE
             self._owner.received(self._link, chunk)
 
     def _send_rest(self) -> None:

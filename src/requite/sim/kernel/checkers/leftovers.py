@@ -17,7 +17,7 @@ _NOT_TABLES: Final = frozenset(
 )
 _HOST_TABLES: Final = (
     "links",
-    "_dirty",
+    "_outbox",
     "_feeder",
     "_pending_links",
     "_closing",
