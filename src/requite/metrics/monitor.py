@@ -48,7 +48,7 @@ class Watched(Protocol):
     async def read(self) -> Sequence[Collector]:
         """Return its metrics."""
 
-    def read_service(self, name: str) -> Sequence[Collector] | None:
+    async def read_service(self, name: str) -> Sequence[Collector] | None:
         """Return all metrics of a service; None if there is none of that name."""
 
 
@@ -146,7 +146,7 @@ class Monitor:
         name = request.query_params.get("service")
         if not name:
             return _text("name a service: /metrics/detailed?service=NAME", 400)
-        families = self._watched.read_service(name) if self._is_started else None
+        families = await self._watched.read_service(name) if self._is_started else None
         if families is None:
             return _text(f"there is no service {name[:255]!a} here", 404)
         return answer_of(await text_of(families))

@@ -87,7 +87,7 @@ class Selection:
         most = nlargest(
             self._named_max,
             services,
-            key=lambda each: (each.counters.accepted, each.number in named, -each.number),
+            key=lambda each: 2 * each.counters.accepted + (each.number in named),
         )
         numbers: dict[str, int] = {}
         for each in most:

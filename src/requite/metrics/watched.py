@@ -39,7 +39,7 @@ class WatchedServer:
         """See `Watched.read`."""
         return self._read()
 
-    def read_service(self, _name: str) -> None:
+    async def read_service(self, _name: str) -> None:
         """Return None: only brokers have services to ask for."""
 
 
@@ -90,14 +90,14 @@ class WatchedBroker:
         if broker.pair is not None:
             families += of_pair(broker.pair.view)
         services = await self._selection.read(census)
-        return [*families, *of_services(services, clock.now())]
+        return [*families, *await of_services(services, clock.now())]
 
-    def read_service(self, name: str) -> Sequence[Collector] | None:
+    async def read_service(self, name: str) -> Sequence[Collector] | None:
         """See `Watched.read_service`. These are all that the service counted, also before it had
         metrics of its own at `/metrics`."""
         for service in self._broker.census().services:
             if service.name.decode(errors="backslashreplace") == name:
-                return of_services([traffic_of(service)], clock.now())
+                return await of_services([traffic_of(service)], clock.now())
         return None
 
 

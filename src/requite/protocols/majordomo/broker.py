@@ -200,7 +200,7 @@ class MajordomoBroker:
             self.services.values(),
             self.parties.values(),
             self.load,
-            self._directory.forgotten(),
+            self._directory.forgotten,
             self._refusals.refused,
             self._observer.denied,
             len(self._pushback.unread),

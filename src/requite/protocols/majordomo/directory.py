@@ -11,13 +11,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from requite.core.timers import Timers
-from requite.protocols.majordomo.census import NO_TALLY, Tally, added, tally_of
+from requite.protocols.majordomo.census import NO_TALLY, added, tally_of
 from requite.protocols.majordomo.dialects import check_service_name
-from requite.protocols.majordomo.parties import Client, Counters, PendingRequest, Service
+from requite.protocols.majordomo.parties import Client, PendingRequest, Service
 from requite.protocols.majordomo.policy import BrokerPolicy
 
 TOO_MANY = "the broker knows too many services (services_max, --services-max)"
-_REMOVED_MAX: Final = 256
 _RECHECK_S: Final = 0.1  # for a service with queued requests; its time to live may be 0
 
 
@@ -30,8 +29,7 @@ class Directory:
         self._policy = policy
         self._timers = timers
         self.services: dict[bytes, Service] = {}
-        self._forgotten = NO_TALLY  # what removed services had counted
-        self._removed: list[Counters] = []  # those that are not in it yet
+        self.forgotten = NO_TALLY  # what removed services had counted
         self._count = 0  # of services that were added
         self._served = 0  # the number of services with workers
 
@@ -136,15 +134,6 @@ class Directory:
         elif service.is_bare:
             self._timers.set(service, now + max(self._policy.service_ttl_s, _RECHECK_S))
 
-    def forgotten(self) -> Tally:
-        """Return what removed services had counted."""
-        while self._removed:
-            self._forgotten = added(self._forgotten, tally_of(self._removed.pop()))
-        return self._forgotten
-
     def _remove(self, service: Service) -> None:
-        """Remove a service. Its counters are added up later: its last request ends after this."""
         del self.services[service.name]
-        if len(self._removed) >= _REMOVED_MAX:
-            self.forgotten()
-        self._removed.append(service.counters)
+        self.forgotten = added(self.forgotten, tally_of(service.counters))

@@ -278,9 +278,9 @@ class Dispatcher:
     # --- out ------------------------------------------------------------------------------------
     def cancel(self, pending: PendingRequest, reason: str, now: float) -> None:
         """Drop a request whose client cancelled it or left, without an answer."""
+        pending.service.counters.ended[Status.CANCELLED] += 1  # before its service is removed
         self._withdraw(pending, now)
         self._settle(pending, now)
-        pending.service.counters.ended[Status.CANCELLED] += 1
         self._observer.ended(pending, Status.CANCELLED, reason, now)
         self._remark("cancelled", pending, reason=reason)
 
@@ -300,6 +300,7 @@ class Dispatcher:
 
     def fail(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
         """Fail a request in any state, and answer its client."""
+        pending.service.counters.ended[status] += 1  # before its service is removed
         self._withdraw(pending, now)
         self._end(pending, status, reason, now, withdrawn=True)
 
@@ -436,7 +437,8 @@ class Dispatcher:
         """Send the negative answer of a request that is in no queue and at no worker, or that was
         withdrawn from there."""
         self._settle(pending, now)
-        pending.service.counters.ended[status] += 1
+        if not withdrawn:  # else it was counted before
+            pending.service.counters.ended[status] += 1
         body = [reason.encode()]
         name = pending.service.name
         self._refusals.tell(

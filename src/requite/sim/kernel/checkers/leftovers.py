@@ -13,7 +13,7 @@ from requite.shell.link import Link
 # Caches with a bound, the heap of `Timers` (it keeps stale entries), counts by reason, and what a
 # broker knows of the users of its access file.
 _NOT_TABLES: Final = frozenset(
-    {"_heap", "_names", "_dropped", "dropped", "_origins", "_origin_owners", "usages"}
+    {"_heap", "_names", "_dropped", "dropped", "denied", "_origins", "_origin_owners", "usages"}
 )
 _HOST_TABLES: Final = (
     "links",
