@@ -154,6 +154,7 @@ WATCH: Final = (
     Verb("demo", "", "Kill workers and the broker during 28,000 calls"),
     Verb("sim", "", "Run seeds of the deterministic simulator"),
 )
+WHY: Final = Verb("why", "DIR... REQUEST-ID", "Tell what became of a request, by its journals")
 JOURNAL: Final = Verb(
     "journal",
     "tail|stats|export|ship DIR",
@@ -178,7 +179,7 @@ SPARK: Final = Verb(
         Verb("spark sweep", "--seeds N", "Run seeds of the simulator in parallel"),
     ),
 )
-ACCOUNT: Final = (JOURNAL, SPARK)
+ACCOUNT: Final = (WHY, JOURNAL, SPARK)
 VERBS: Final = (*SERVE, *ASK, KEYS, *ACCOUNT, *WATCH)
 # The default verb of a group, for a command line with an option directly after the group.
 IMPLIED: Final = {"titanic": "serve"}

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
@@ -36,7 +36,6 @@ from requite.journal.blocks import (
     BlockType,
     Header,
     cells_of,
-    column_of,
     flaw_of,
     owner_mismatch,
     parse_header,
@@ -54,6 +53,7 @@ _HEADER: Final = Struct("<8sI")
 _FIELDS: Final = Struct("<IQQqqQQ")
 _RANGE_SIZE: Final = 2 * CALL_ID_SIZE
 _NEAR: Final = 4096  # numbers of one client that are no farther apart are in one range
+_LAST_NUMBER: Final = b"\xff" * (CALL_ID_SIZE - ORIGIN_SIZE)
 RANGES_MAX: Final = 1 << 16  # 2 MiB; beyond it, neighbouring ranges are merged
 
 Range = tuple[bytes, bytes]
@@ -143,8 +143,7 @@ def decode(data: bytes, state: FileState) -> SegmentIndex | None:
 class Indexer:
     """Gathers the index of a segment of a log from its records and damage, in order.
 
-    A block of 512 spans takes 60 µs (CPython 3.11): a segment of 16 MiB about 40 ms with its
-    reading.
+    A full segment (16 MiB, 260,000 spans of 10 clients) takes 0.1 s of CPU (CPython 3.11).
     """
 
     log: LogFolder
@@ -177,7 +176,7 @@ class Indexer:
         for name in columns:
             instants = cells_of(payload, name, header)
             self.content.span((min(instants), max(instants)), header.clock_offset_us)
-        self.ranges += _ranges_of(column_of(payload, "call_id", header))
+        self.ranges += _ranges_of(cells_of(payload, "call_id", header))
 
     def _add_kinds(self, payload: memoryview, header: Header) -> None:
         kinds = cells_of(payload, "kind", header)
@@ -199,16 +198,19 @@ class Indexer:
         return SegmentIndex(self.content, b"".join(first + last for first, last in merged))
 
 
-def _ranges_of(column: memoryview) -> Iterator[Range]:
-    """Yield the ranges of the ids in a column, without rows that belong to no request."""
-    data = bytes(column)
-    ids = sorted({data[at : at + CALL_ID_SIZE] for at in range(0, len(data), CALL_ID_SIZE)})
-    if ids[0] == NO_CALL:
-        del ids[0]
-    if ids and _are_near(ids[0], ids[-1]):  # the usual case: all of one client
-        yield ids[0], ids[-1]
-    else:
-        yield from _merged([(each, each) for each in ids])
+def _ranges_of(ids: Sequence[bytes]) -> Iterator[Range]:
+    """Yield the ranges of the ids of a block, without rows that belong to no request."""
+    ordered = sorted(ids)
+    at = bisect_right(ordered, NO_CALL)
+    while at < len(ordered):
+        first = ordered[at]
+        end = bisect_right(ordered, first[:ORIGIN_SIZE] + _LAST_NUMBER, at)
+        last = ordered[end - 1]
+        if _are_near(first, last):  # nearly always: the calls of a client in one block
+            yield first, last
+        else:
+            yield from _merged((each, each) for each in ordered[at:end])
+        at = end
 
 
 def _merged(ranges: Iterable[Range]) -> Iterator[Range]:

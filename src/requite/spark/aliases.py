@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from requite.spark.clock import later
 from requite.spark.lifecycle import first_of, is_acceptance, last_of
-from requite.spark.vocabulary import BROKER, CLIENT, OK, OUTCOMES, SENT
+from requite.story.vocabulary import BROKER, CLIENT, OK, OUTCOMES, SENT
 
 MADE_UP: Final = "8"
 """The smallest made-up id: brokers set the first bit of ids that they make up."""

@@ -9,22 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from requite.core.liveness import INTERVAL_S_DEFAULT
 from requite.spark.bronze import CLIENT_DIGITS
 from requite.spark.clock import Instant, dated, later
-from requite.spark.lifecycle import FAULT_ACCEPTED, FAULT_ENDED, FAULT_TWICE
-from requite.spark.vocabulary import BROKER, CLIENT, DISPATCHED, OUTCOMES, Verdict
-
-LONGEST_DEADLINE_S: Final = 60.0
-"""Default limit for a request without a deadline."""
-
-GRACE_S: Final = INTERVAL_S_DEFAULT
-"""How long after its deadline a request may end: one heartbeat period (I1)."""
+from requite.story.rules import FAULT_ACCEPTED, FAULT_ENDED, FAULT_TWICE, USUAL, Terms
+from requite.story.vocabulary import BROKER, CLIENT, DISPATCHED, OUTCOMES, Verdict
 
 _FAULTS_SHOWN: Final = 3
 _SHOWN: Final = ("ts", "log", "seq", "kind", "attempt", "outcome", "worker", "reason")
@@ -32,20 +25,6 @@ SHOWN_MAX: Final = 200
 """Maximum number of events in the evidence of one contradiction."""
 
 _JSON: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'", "timeZone": "UTC"}
-
-
-class Terms(NamedTuple):
-    """When an outcome is late or missing: `grace_s` after the deadline.
-
-    A request without a deadline is never late; it is missing if it has not ended
-    `longest_deadline_s` plus `grace_s` after its acceptance.
-    """
-
-    longest_deadline_s: float = LONGEST_DEADLINE_S
-    grace_s: float = GRACE_S
-
-
-USUAL: Final = Terms()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from requite.spark.vocabulary import UNKNOWN_PREFIX
+from requite.story.vocabulary import UNKNOWN_PREFIX
 
 EVENTS: Final = "bronze_events"
 QUARANTINE: Final = "bronze_quarantine"

@@ -29,16 +29,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import reduce
-from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from requite.spark.audit import SHOWN_MAX, USUAL, Terms, shown
+from requite.spark.audit import SHOWN_MAX, shown
 from requite.spark.clock import dated, later
 from requite.spark.lifecycle import Predicate, is_acceptance, is_outcome
-from requite.spark.missing_events import ORDER_SLACK_S, is_asked, unasked, undispatched
-from requite.spark.vocabulary import (
+from requite.spark.missing_events import is_asked, unasked, undispatched
+from requite.story.rules import ORDER_SLACK_S, TIMER_SLACK_S, USUAL, Terms
+from requite.story.vocabulary import (
     BROKER,
     CLIENT,
     DELIVERED,
@@ -50,9 +50,6 @@ from requite.spark.vocabulary import (
     STARTED,
     Contradiction,
 )
-
-_TIMER_SLACK_S: Final = 0.005
-"""How late an engine's timers may fire; the simulator's checkers use the same value."""
 
 
 def contradictions(
@@ -211,8 +208,8 @@ def _begun_late(terms: Terms, is_torn: Predicate) -> Column:
     A worker cannot know what is in transit or queued when it resumes, so it has the grace period.
     """
     steps = {
-        SENT: (is_acceptance, _TIMER_SLACK_S),
-        DISPATCHED: (is_acceptance, _TIMER_SLACK_S),
+        SENT: (is_acceptance, TIMER_SLACK_S),
+        DISPATCHED: (is_acceptance, TIMER_SLACK_S),
         STARTED: (_of(DELIVERED), terms.grace_s),
     }
 

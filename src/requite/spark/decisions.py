@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from requite.spark.bronze import CLIENT_DIGITS
 from requite.spark.clock import date_of
-from requite.spark.vocabulary import ADMITTED, CALL_ID, CONNECT, DECISIONS
+from requite.story.vocabulary import ADMITTED, CALL_ID, CONNECT, DECISIONS
 
 LOG_OF_BROKER: Final = "log_of_broker"
 """Column of requests for `with_principals`: the broker's log that has their first event."""

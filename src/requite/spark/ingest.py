@@ -38,7 +38,7 @@ from requite.spark.source.marks import Offset
 from requite.spark.source.options import read_options
 from requite.spark.source.reread import Outdated, Rereading, Skipped
 from requite.spark.source.stream import JournalStreamReader
-from requite.spark.vocabulary import ACCEPTED, CLOSED, DECISIONS
+from requite.story.vocabulary import ACCEPTED, CLOSED, DECISIONS
 
 # What a task returns: a row per file, and a row without a path per share and day of events.
 _REPORT: Final = f"""

@@ -38,7 +38,8 @@ from pyspark.sql import functions as F
 
 from requite.chronicle import NOT_IDEMPOTENT
 from requite.spark.clock import micros
-from requite.spark.vocabulary import (
+from requite.story.rules import FAULT_ACCEPTED, FAULT_ENDED, FAULT_OPEN, FAULT_TWICE
+from requite.story.vocabulary import (
     ACCEPTED,
     BROKER,
     CLIENT,
@@ -57,11 +58,6 @@ FIELDS: Final = (
 )  # fmt: skip
 
 Predicate = Callable[[Column], Column]
-
-FAULT_ENDED: Final = 0
-FAULT_OPEN: Final = 1
-FAULT_TWICE: Final = 2
-FAULT_ACCEPTED: Final = 3
 
 
 def lives(events: DataFrame) -> DataFrame:

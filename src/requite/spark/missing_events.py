@@ -16,7 +16,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from requite.spark.clock import later, micros
-from requite.spark.vocabulary import (
+from requite.story.rules import ORDER_SLACK_S
+from requite.story.vocabulary import (
     BROKER,
     CLIENT,
     DISPATCHED,
@@ -31,9 +32,6 @@ from requite.spark.vocabulary import (
 _SETTLED_S: Final = 1.0
 """Events are in a log that continues this long after them: engines sweep their tables, and journals
 write, several times a second."""
-
-ORDER_SLACK_S: Final = 0.05
-"""Maximum difference between clock readings of two processes on one machine."""
 
 _BUCKET_US: Final = 10 * 10**6
 """Heartbeats within this distance of a start are used; brokers check workers every second or so."""

@@ -13,7 +13,7 @@ from requite.spark.aliases import is_made_up
 from requite.spark.bronze import EVENTS
 from requite.spark.clock import micros
 from requite.spark.lake import Lake
-from requite.spark.vocabulary import ACCEPTED, CLOSED, DECISIONS, DROPPED
+from requite.story.vocabulary import ACCEPTED, CLOSED, DECISIONS, DROPPED
 
 DAYS_AT_ONCE: Final = 7
 """Days computed together: enough to use all cores, few enough for the memory of a small machine."""

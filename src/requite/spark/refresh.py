@@ -33,6 +33,7 @@ from requite.spark.missing_events import rests_on_missing_events
 from requite.spark.new_rows import Span, widen, widened
 from requite.spark.request_events import Known, of_days
 from requite.spark.skew import IN_STEP, Clocks, corrected
+from requite.story.rules import USUAL, Terms
 
 RECENT: Final = timedelta(days=7)
 """The period that recommendations are based on: a week includes weekly peaks."""
@@ -68,7 +69,7 @@ class Refresh:
     now: datetime
     covered: Span
     on_progress: OnProgress
-    terms: audit.Terms = audit.USUAL
+    terms: Terms = USUAL
     clocks: Clocks = IN_STEP
     has_aliases: bool = False
     heard_us: Mapping[str, int] = field(default_factory=dict)

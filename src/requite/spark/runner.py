@@ -55,8 +55,9 @@ from requite.spark.request_events import (
     of_requests,
 )
 from requite.spark.skew import IN_STEP, Clocks
-from requite.spark.vocabulary import Verdict
 from requite.storage.place import is_store, place_of
+from requite.story.rules import USUAL, Terms
+from requite.story.vocabulary import Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +112,7 @@ def run(
     *,
     report: str | PathLike[str] | None = None,
     as_of: datetime | None = None,
-    terms: audit.Terms = audit.USUAL,
+    terms: Terms = USUAL,
     on_progress: OnProgress = lambda _progress: None,
     open_source: Callable[[str], Source] = journal_source,
 ) -> RunSummary:
@@ -167,7 +168,7 @@ class _Run:
     """One run, and its findings so far."""
 
     def __init__(
-        self, lake: Lake, as_of: datetime | None, terms: audit.Terms, on_progress: OnProgress
+        self, lake: Lake, as_of: datetime | None, terms: Terms, on_progress: OnProgress
     ) -> None:
         self._lake = lake
         self._as_of = as_of

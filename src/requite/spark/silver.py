@@ -17,7 +17,7 @@ from requite.spark.lifecycle import (
     last_of,
 )
 from requite.spark.schemas import SILVER_REQUESTS, columns_of
-from requite.spark.vocabulary import (
+from requite.story.vocabulary import (
     ABANDONED,
     ACCEPTED,
     BROKER,

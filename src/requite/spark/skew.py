@@ -30,7 +30,7 @@ from pyspark.sql import functions as F
 
 from requite.spark.clock import date_of, micros
 from requite.spark.schemas import SILVER_CLOCKS
-from requite.spark.vocabulary import (
+from requite.story.vocabulary import (
     ACCEPTED,
     BROKER,
     CLIENT,

@@ -12,7 +12,7 @@ from tests.spark.events import EventBuilder, Log, call_id, collect, instant
 from requite.spark import audit
 from requite.spark.aliases import aliases, is_made_up, one_sided, renamed
 from requite.spark.lifecycle import lives
-from requite.spark.vocabulary import Verdict
+from requite.story.vocabulary import Verdict
 
 
 def generated_id(number: int) -> str:

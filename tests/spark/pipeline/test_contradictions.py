@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.events import EventBuilder, Log, call_id, collect, instant
+from tests.story.events import findings_of
 
 from requite.chronicle import NOT_IDEMPOTENT
 from requite.spark import skew
 from requite.spark.contradictions import contradictions
 from requite.spark.lifecycle import lives
-from requite.spark.vocabulary import Contradiction as C
+from requite.story.telling import tell
+from requite.story.vocabulary import Contradiction as C
 
 OK = {"outcome": "OK"}
 
@@ -259,6 +261,17 @@ def by_request(found: list[dict[str, Any]]) -> dict[str, set[str]]:
 def test_every_contradiction_is_found_and_no_other(found: list[dict[str, Any]]) -> None:
     expected = {call_id(number): kinds for number, kinds in EXPECTED.items()}
     assert by_request(found) == expected | {call_id(22, "c2"): {C.RAN_UNASKED}}
+
+
+def test_stories_have_the_same_contradictions(builder: EventBuilder) -> None:
+    """Two kinds rest on missing events: only the audit finds them."""
+    findings = findings_of(builder)
+    for request_id in {event["request_id"] for event in builder.events} - {None}:
+        story = tell(findings, request_id)
+        assert story is not None
+        numbers = {call_id(number): kinds for number, kinds in EXPECTED.items()}
+        expected = numbers.get(request_id, set()) - {C.RAN_UNDISPATCHED, C.RAN_UNASKED}
+        assert set(story.contradictions) == expected, request_id
 
 
 def test_requests_that_contradict_themselves_bound_no_clock(

@@ -23,7 +23,8 @@ from requite.sim.run import knobs_of
 from requite.spark import audit, schemas
 from requite.spark.contradictions import contradictions
 from requite.spark.lifecycle import lives
-from requite.spark.vocabulary import Contradiction as C
+from requite.story.rules import GRACE_S
+from requite.story.vocabulary import Contradiction as C
 
 NOW = instant(100_000.0)
 NEAR_S = 0.02  # calls that end this close to the limit of lateness are not compared
@@ -77,7 +78,7 @@ def expected_of(run: Run, events: list[Event]) -> Iterator[tuple[str, str]]:
         if call.ended_at is None or request_id not in ended:
             yield request_id, "MISSING"
             continue
-        late_s = call.ended_at - call.due_at - audit.GRACE_S
+        late_s = call.ended_at - call.due_at - GRACE_S
         if abs(late_s) > NEAR_S:
             yield request_id, "LATE" if late_s > 0 else "EXACTLY_ONE"
 

@@ -15,7 +15,7 @@ from tests.spark.events import NOON, Event, EventBuilder, Log, collect, instant
 from requite.spark import audit, skew
 from requite.spark.lifecycle import lives
 from requite.spark.skew import TOLERANCE_US, Bound, Clocks, merge, settle
-from requite.spark.vocabulary import Verdict
+from requite.story.vocabulary import Verdict
 
 HOUR_US = 3600 * 10**6
 SLACK_US = 200

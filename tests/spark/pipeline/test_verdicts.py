@@ -10,15 +10,18 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.events import EventBuilder, call_id, collect, instant
 from tests.spark.pipeline import model
+from tests.story.events import findings_of
 
 from requite.spark import audit
 from requite.spark.lifecycle import lives
-from requite.spark.vocabulary import Verdict
+from requite.story.rules import USUAL, Terms
+from requite.story.telling import tell
+from requite.story.vocabulary import Verdict
 
 NOW = instant(100)
 
 
-def judge(frame: DataFrame, terms: audit.Terms = audit.USUAL) -> dict[str, dict[str, Any]]:
+def judge(frame: DataFrame, terms: Terms = USUAL) -> dict[str, dict[str, Any]]:
     return {row["request_id"]: row for row in collect(audit.verdicts(lives(frame), NOW, terms))}
 
 
@@ -174,6 +177,14 @@ def test_the_model_gives_the_same_verdicts(
     assert found == {key: value for key, value in expected.items() if value}
 
 
+def test_the_stories_of_all_situations_have_the_same_verdicts(builder: EventBuilder) -> None:
+    findings = findings_of(builder, NOW)
+    for number, expected in EXPECTED.items():
+        story = tell(findings, call_id(number))
+        assert story is not None
+        assert story.verdict == expected, number
+
+
 def test_a_violation_has_its_events_in_order_as_evidence(judged: dict[str, dict[str, Any]]) -> None:
     evidence = json.loads(judged[call_id(7)]["evidence"])
     assert [event["kind"] for event in evidence] == [
@@ -212,7 +223,7 @@ def test_terms_determine_when_a_request_is_missing(spark: SparkSession) -> None:
     broker = builder.broker()
     broker.add(40.0, "accepted", 1)
     broker.add(40.0, "accepted", 2, deadline=95.0)
-    hasty = judge(builder.frame(spark), audit.Terms(longest_deadline_s=30.0, grace_s=10.0))
+    hasty = judge(builder.frame(spark), Terms(longest_deadline_s=30.0, grace_s=10.0))
     assert hasty[call_id(1)]["verdict"] == Verdict.MISSING
     assert hasty[call_id(2)]["verdict"] == Verdict.IN_FLIGHT
 
@@ -224,6 +235,18 @@ def test_random_events_are_judged_as_by_the_model(spark: SparkSession) -> None:
     expected = {request_id: model.verdict(events, NOW) for request_id, events in grouped.items()}
     assert found == {key: value for key, value in expected.items() if value}
     assert set(found.values()) == set(Verdict) - {Verdict.UNDECIDED, Verdict.ONE_SIDED}
+
+
+def test_the_stories_of_requests_have_the_same_verdicts(spark: SparkSession) -> None:
+    """`requite why` judges by the same rules, in plain Python: `requite.story`."""
+    builder = random_events(random.Random(20261128), requests=600)
+    findings = findings_of(builder)
+    assert findings.newest is not None
+    rows = collect(audit.verdicts(lives(builder.frame(spark)), findings.newest))
+    found = {row["request_id"]: row["verdict"] for row in rows}
+    stories = {each: tell(findings, each) for each in {e["request_id"] for e in builder.events}}
+    told = {key: story and story.verdict for key, story in stories.items()}
+    assert found == {key: verdict for key, verdict in told.items() if verdict}
 
 
 def random_events(rng: random.Random, requests: int) -> EventBuilder:

@@ -30,7 +30,7 @@ from requite.spark.report.facts import (
     Violation,
     WorkerLife,
 )
-from requite.spark.vocabulary import Contradiction
+from requite.story.vocabulary import Contradiction
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 NASTY = "<script>'\"&amp;]]>\x00\x1b[2J\u202e\ud800</style>"

@@ -26,7 +26,7 @@ from tests.spark.report.example_facts import (
 from requite.spark.audit import Summary
 from requite.spark.report.facts import SERVICES_SHOWN, Facts
 from requite.spark.report.page import render
-from requite.spark.vocabulary import Contradiction
+from requite.story.vocabulary import Contradiction
 
 NAMES = [f"service-{number}" for number in range(40)]
 ALL = {

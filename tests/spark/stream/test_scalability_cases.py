@@ -17,8 +17,8 @@ from requite.engine import Started
 from requite.journal import Journal
 from requite.journal.event import Event
 from requite.journal.reader import events
-from requite.spark.vocabulary import BROKER, CLIENT
 from requite.spark.watch.watched_request import KINDS, State, WatchedEvent, WatchedRequest
+from requite.story.vocabulary import BROKER, CLIENT
 
 
 class Chain:

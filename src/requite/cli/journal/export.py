@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from requite.cli.journal.options import Directory, end, size_of
+from requite.cli.journal.options import Directory, end
 from requite.cli.options import QUIET, Logging
 from requite.cli.output import say
 from requite.errors import ConfigurationError
 from requite.journal.reader import events
+from requite.story.words import size
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -60,7 +61,7 @@ def export(
         raise ConfigurationError(f"--to: `{to}` must end with {' or '.join(writers)}, or be -")
     with _complete_or_not_at_all(path) as unfinished:
         count, flaws = writers[path.suffix](directory, unfinished)
-    say(f"{count:,} events, {size_of(path.stat().st_size)}: {path}")
+    say(f"{count:,} events, {size(path.stat().st_size)}: {path}")
     return end(flaws)
 
 

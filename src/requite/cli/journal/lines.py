@@ -14,9 +14,9 @@ from typing import Final
 
 from rich.text import Text
 
-from requite.cli.journal.options import size_of
 from requite.cli.output import stdout_console
 from requite.journal.event import Event
+from requite.story.words import size
 
 _KIND_WIDTH: Final = 11
 _ORIGIN_WIDTH: Final = 16
@@ -107,7 +107,7 @@ def _details(event: Event) -> Iterator[str]:
     if event.attempt is not None and event.attempt > 1:
         yield f"attempt {event.attempt}"
     if event.bytes is not None and event.error_class is None:  # an error has no body
-        yield size_of(event.bytes)
+        yield size(event.bytes)
     if event.deadline is not None and event.ts is not None:
         yield f"due in {(event.deadline - event.ts).total_seconds():.1f} s"
     if event.worker is not None and event.role != "worker":

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.filesize import decimal
 
 from requite.cli.exit_codes import ExitCode
 from requite.cli.output import complain
@@ -29,8 +28,3 @@ def end(flaws: Mapping[str, int]) -> ExitCode:
     )
     complain(f"some data could not be decoded: {reasons}; all other events were read")
     return ExitCode.FAILED
-
-
-def size_of(count: int) -> str:
-    """Return a number of bytes with a unit: 999 B, 1.2 kB, 3.4 MB."""
-    return f"{count} B" if count < 1000 else decimal(count)

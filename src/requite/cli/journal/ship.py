@@ -9,12 +9,13 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.journal.options import Directory, size_of
+from requite.cli.journal.options import Directory
 from requite.cli.options import QUIET, JsonFlag, Logging
 from requite.cli.output import complain, counted, say, say_json
 from requite.errors import StorageError
 from requite.journal.shipping import Freight, Shipper
 from requite.storage.stores import open_store
+from requite.story.words import size
 
 
 def ship(
@@ -81,7 +82,7 @@ def ship(
     if as_json:
         say_json({"segments": total.segments, "bytes": total.bytes, "failure": failure})
     else:
-        say(f"{counted(total.segments, 'segment')}, {size_of(total.bytes)}: {target}")
+        say(f"{counted(total.segments, 'segment')}, {size(total.bytes)}: {target}")
     return ExitCode.FAILED if failure else ExitCode.OK
 
 

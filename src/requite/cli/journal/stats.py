@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.journal.options import Directory, end, size_of
+from requite.cli.journal.options import Directory, end
 from requite.cli.options import QUIET, JsonFlag, Logging
 from requite.cli.output import complain, say, say_json, stdout_console
 from requite.journal.meaning import KIND_NAMES, ROLE_NAMES
 from requite.journal.stats import LogStats
 from requite.journal.stats import stats as stats_of
+from requite.story.words import size
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -84,7 +85,7 @@ def _logs(logs: Sequence[LogStats]) -> Table:
             _time(log.first),
             _time(log.last, since=log.first),
             f"{log.events.total():,}",
-            size_of(log.bytes),
+            size(log.bytes),
             log.state,
             *(f"{of(log):,}" if of(log) else "" for of in rare.values()),
         )

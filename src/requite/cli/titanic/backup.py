@@ -9,9 +9,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.journal.options import size_of
 from requite.cli.options import QUIET, JsonFlag, Logging
 from requite.cli.output import complain, counted, say, say_json
+from requite.story.words import size
 
 
 def backup(
@@ -54,7 +54,7 @@ def backup(
         )
     else:
         say(
-            f"{target}: {counted(made.records, 'record')}, {size_of(made.size_bytes)} in"
+            f"{target}: {counted(made.records, 'record')}, {size(made.size_bytes)} in"
             f" {counted(made.segments, 'file')}"
         )
     if not made.damaged:

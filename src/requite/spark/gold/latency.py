@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from requite.spark.clock import minute_of
-from requite.spark.vocabulary import OK
+from requite.story.vocabulary import OK
 
 LOWEST_MS: Final = 0.001
 GROWTH: Final = 1.02

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from requite.core.liveness import INTERVAL_S_DEFAULT, LIVENESS_DEFAULT
 from requite.spark.clock import Instant, micros
-from requite.spark.vocabulary import HEARTBEAT, WORKER_DRAINED, WORKER_JOINED, WORKER_LOST
+from requite.story.vocabulary import HEARTBEAT, WORKER_DRAINED, WORKER_JOINED, WORKER_LOST
 
 GAP_S: Final = 2 * INTERVAL_S_DEFAULT
 """A silence longer than this is a gap: a heartbeat is late by a whole interval."""

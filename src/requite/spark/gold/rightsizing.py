@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from requite.core.liveness import INTERVAL_S_DEFAULT, LIVENESS_DEFAULT
 from requite.spark.gold.latency import bucket_of, percentiles, upper_edge_ms
-from requite.spark.vocabulary import MANAGEMENT, OK
+from requite.story.vocabulary import MANAGEMENT, OK
 
 TARGET: Final = 0.7
 """Above it queues grow fast: the wait on one server is 2.3 service times at 70 %, 9 at 90 %."""

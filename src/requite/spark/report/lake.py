@@ -30,7 +30,7 @@ from requite.spark.report.facts import (
     WorkerLife,
 )
 from requite.spark.report.steps import span_of
-from requite.spark.vocabulary import DROPPED, MANAGEMENT, Contradiction, Verdict
+from requite.story.vocabulary import DROPPED, MANAGEMENT, Contradiction, Verdict
 
 _EVENTS: Final = (
     "array<struct<ts string, log string, kind string, attempt int, outcome string, worker string, "

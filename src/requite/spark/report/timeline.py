@@ -17,7 +17,7 @@ from requite.spark.lake import Lake
 from requite.spark.report.bounded import rows_of
 from requite.spark.report.facts import Depth, Flow, Pace, Span
 from requite.spark.report.steps import SAMPLES, depths, is_fine
-from requite.spark.vocabulary import OK
+from requite.story.vocabulary import OK
 
 
 def pace(lake: Lake, span: Span) -> tuple[Pace, ...]:

@@ -11,7 +11,7 @@ from requite.spark.lake import Lake
 from requite.spark.report import facts
 from requite.spark.report.bounded import first_of, rows_of
 from requite.spark.report.facts import Access, Denial, Guesses, RightsChange, User
-from requite.spark.vocabulary import CONNECT, DECISIONS, DENIED, OK, RIGHTS
+from requite.story.vocabulary import CONNECT, DECISIONS, DENIED, OK, RIGHTS
 
 _HOST: Final = r"^[^:]+://(.*?)(?::\d+)?$"
 """The host of an address without its port, or the path of a socket."""

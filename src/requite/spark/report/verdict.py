@@ -12,25 +12,8 @@ from requite.spark.report.behaviour import section
 from requite.spark.report.facts import Contradicted, Facts, Violation, mood_of
 from requite.spark.report.html_table import ids, table, text
 from requite.spark.report.markup import fill, legible
+from requite.story.words import contradiction, meaning
 
-_BREACHES: Final = {
-    "LATE": "ended after its deadline and one heartbeat period",
-    "MISSING": "accepted, and never ended",
-    "DUPLICATE_OUTCOME": "ended more than once",
-    "ORPHAN": "ended or was dispatched without having been accepted",
-    "ACCEPTED_TWICE": "accepted twice without having ended in between",
-}
-_CONTRADICTIONS: Final = {
-    "OUTCOMES_DIFFER": "the client got a reply, and no broker sent one",
-    "BROKER_ENDED_TWICE": "a broker ended it more often than it had accepted it",
-    "TWO_OWNERS": "a broker dispatched it to a worker while another one had it",
-    "FORMER_OWNER": "a broker forwarded the reply of a worker that did not have it any more",
-    "RAN_UNDISPATCHED": "a worker ran it, and no broker had dispatched it to that worker",
-    "RAN_UNASKED": "a worker ran it, and no client had sent it",
-    "RAN_AGAIN": "it is not idempotent, and was dispatched or run more than once",
-    "BEGUN_LATE": "it was sent, dispatched or started after its deadline",
-    "SHARED_CALL_ID": "two requests have this call id",
-}
 _REASON_SIZE: Final = 160
 
 
@@ -91,7 +74,7 @@ def contradictions(facts: Facts) -> Markup:
         "all."
     )
     kinds = [
-        (legible(each.kind), words.count(each.n), _CONTRADICTIONS.get(each.kind, ""))
+        (legible(each.kind), words.count(each.n), contradiction(each.kind))
         for each in facts.contradictions
     ]
     return section(
@@ -104,7 +87,7 @@ def contradictions(facts: Facts) -> Markup:
 
 
 def _contradicted(found: Contradicted) -> Markup:
-    return _card(found, found.kind, _CONTRADICTIONS.get(found.kind, ""))
+    return _card(found, found.kind, contradiction(found.kind))
 
 
 def _how_many(audit: Summary, shown: int) -> str:
@@ -115,7 +98,7 @@ def _how_many(audit: Summary, shown: int) -> str:
 
 
 def _breach(violation: Violation) -> Markup:
-    return _card(violation, violation.verdict, _BREACHES.get(violation.verdict, ""))
+    return _card(violation, violation.verdict, meaning(violation.verdict))
 
 
 def _card(found: Violation | Contradicted, name: str, meaning: str) -> Markup:

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 from requite.spark.audit import Summary
 from requite.spark.report.facts import Mood, Span, mood_of
+from requite.story import words
+from requite.story.words import counted as counted
 
 _DAY: Final = timedelta(days=1)
 _FAULTS_SHOWN: Final = 3
@@ -19,18 +21,9 @@ def count(n: float | None) -> str:
     return NOTHING if n is None else f"{n:,.0f}"
 
 
-def counted(n: int, one: str, many: str = "") -> str:
-    """Return a number and its noun: 1 request, 2 requests."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
 def figure(value: float | None) -> str:
     """Return a measured value with about three digits."""
-    if value is None:
-        return NOTHING
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return NOTHING if value is None else words.figure(value)
 
 
 def share(value: float | None) -> str:
@@ -45,19 +38,7 @@ def milliseconds(ms: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """Format a duration in a suitable unit: 3.25 ms, 42 s, 2 h 5 min."""
-    if seconds is None:
-        return NOTHING
-    if seconds < 1:
-        return f"{figure(seconds * 1000)}{GAP}ms"
-    if seconds < 90:
-        return f"{seconds:.3g}{GAP}s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes}{GAP}min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours}{GAP}h {minutes}{GAP}min" if minutes else f"{hours}{GAP}h"
-    return f"{round(hours / 24)}{GAP}days"
+    return NOTHING if seconds is None else words.duration(seconds, GAP)
 
 
 class Unit(NamedTuple):

@@ -29,7 +29,6 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from requite.spark import schemas
-from requite.spark.vocabulary import BROKER, CLIENT
 from requite.spark.watch.watched_request import (
     KINDS,
     Alert,
@@ -38,6 +37,7 @@ from requite.spark.watch.watched_request import (
     WatchedRequest,
     instant,
 )
+from requite.story.vocabulary import BROKER, CLIENT
 
 _INSTANTS: Final = ("ts", "deadline")
 

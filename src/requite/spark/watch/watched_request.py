@@ -1,24 +1,32 @@
 """The streaming audit's state of one request, judged by the rules of the audit.
 
 It contains the events of the request so far, from clients and brokers, and judges them by the rules
-of `requite.spark.lifecycle`. Plain Python, without Spark or a clock: instants are arguments, in
+of `requite.story.rules`. Plain Python, without Spark or a clock: instants are arguments, in
 microseconds since 1970.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from math import inf
 from typing import Any, Final, NamedTuple
 
-from requite.spark.audit import GRACE_S, LONGEST_DEADLINE_S
-from requite.spark.lifecycle import FAULT_ACCEPTED, FAULT_ENDED, FAULT_OPEN, FAULT_TWICE
-from requite.spark.vocabulary import ACCEPTED, BROKER, CLIENT, DISPATCHED, OUTCOMES
+from requite.story.rules import (
+    FAULT_ACCEPTED,
+    FAULT_ENDED,
+    FAULT_OPEN,
+    FAULT_TWICE,
+    GRACE_S,
+    LONGEST_DEADLINE_S,
+    due_at,
+    fault_of,
+    is_late,
+    last_acceptance,
+    own_of,
+)
+from requite.story.vocabulary import ACCEPTED, DISPATCHED, OUTCOMES
 
 KINDS: Final = (ACCEPTED, DISPATCHED, *OUTCOMES)
 """The kinds of events in a `WatchedRequest`; only those of brokers and clients count."""
@@ -109,34 +117,23 @@ class WatchedRequest:
     # --- judgement --------------------------------------------------------------------------------
     def judge(self, patience: Patience = Patience()) -> Alert | State:
         """Return the verdict by the events, independent of time: `State.OPEN` may be overdue."""
-        own = self._own()
-        last = _last_acceptance(own)
+        own = own_of(self.events)
+        last = last_acceptance(own)
         if last is None:
             return Alert.ORPHAN
-        if last.role == BROKER:
-            fault = _fault_by_count(own, last)
-        else:
-            by_clock = _fault_in_order(own, last, lambda event: (event.ts, event.seq))
-            fault = min(by_clock, _fault_in_order(own, last, lambda event: (event.seq,)))
-        if fault == FAULT_ENDED and _late_us(own, last) > _us(patience.grace_s):
+        fault = fault_of(own, last)
+        if fault == FAULT_ENDED and is_late(own, last, _us(patience.grace_s)):
             return Alert.LATE
         return _MEANING[fault]
 
     def deadline(self, patience: Patience) -> int | None:
         """Return the instant by which the request must end; None if it was never accepted."""
-        own = self._own()
-        last = _last_acceptance(own)
+        own = own_of(self.events)
+        last = last_acceptance(own)
         if last is None:
             return None
-        deadlines = [event.deadline for event in own if event.deadline is not None]
-        return max(deadlines, default=last.ts + _us(patience.longest_deadline_s))
-
-    def _own(self) -> list[WatchedEvent]:
-        """Return the acceptances and outcomes in the logs of the request's authority."""
-        by_client = any(event.role == CLIENT and event.kind == ACCEPTED for event in self.events)
-        authority = CLIENT if by_client else BROKER
-        counts = (ACCEPTED, *OUTCOMES)
-        return [event for event in self.events if event.role == authority and event.kind in counts]
+        due: int = due_at(own, last, _us(patience.longest_deadline_s))
+        return due
 
     # --- time -------------------------------------------------------------------------------------
     def update(self, now: int, patience: Patience) -> None:
@@ -197,52 +194,6 @@ class WatchedRequest:
     def evidence(self) -> str:
         """Return the newest events as JSON, in the form of the audit's evidence."""
         return json.dumps([_shown(event) for event in self.events[-_SHOWN_MAX:]])
-
-
-def _last_acceptance(own: Sequence[WatchedEvent]) -> WatchedEvent | None:
-    return next((event for event in reversed(own) if event.kind == ACCEPTED), None)
-
-
-def _fault_in_order(
-    own: Sequence[WatchedEvent],
-    last: WatchedEvent,
-    order: Callable[[WatchedEvent], tuple[int, ...]],
-) -> int:
-    """Return the fault by the sequences of acceptances and outcomes in each log, in an order."""
-    reaccepted = twice = unmatched = ended = False
-    before: WatchedEvent | None = None
-    for event in sorted(own, key=lambda event: (event.log, *order(event))):
-        if before is not None and before.log != event.log:
-            before = None
-        if event.kind == ACCEPTED:
-            reaccepted |= before is not None and before.kind == ACCEPTED
-        else:
-            unmatched |= before is None
-            twice |= before is not None and before.kind != ACCEPTED
-            ended |= before is last
-        before = event
-    if reaccepted:
-        return FAULT_ACCEPTED
-    if twice or (unmatched and ended):
-        return FAULT_TWICE
-    return FAULT_ENDED if ended else FAULT_OPEN
-
-
-def _fault_by_count(own: Sequence[WatchedEvent], last: WatchedEvent) -> int:
-    """Return the fault by the counts of acceptances and outcomes in each broker's log."""
-    surplus: Counter[str] = Counter()
-    for event in own:
-        surplus[event.log] += -1 if event.kind == ACCEPTED else 1
-    if surplus[last.log] < 0:
-        return FAULT_OPEN
-    return FAULT_TWICE if max(surplus.values()) > 0 else FAULT_ENDED
-
-
-def _late_us(own: Sequence[WatchedEvent], last: WatchedEvent) -> float:
-    """Return by how much the last outcome missed all deadlines, in the last acceptance's log."""
-    events = [event for event in own if event.log == last.log]
-    given = [inf if e.deadline is None else e.deadline for e in events if e.kind == ACCEPTED]
-    return max(event.ts for event in events if event.kind != ACCEPTED) - max(given)
 
 
 _MEANING: Final[dict[int, Alert | State]] = {
