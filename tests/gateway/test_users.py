@@ -262,10 +262,9 @@ async def test_a_user_sends_as_many_requests_in_a_second_as_its_quota_allows(
 ) -> None:
     access = users(tmp_path, LIMITED.format(limits="requests_per_s = 1"))
     async with opened(Shop().service, access=access) as door:
-        answers = [await status(door, f"Bearer {TOKEN}") for _ in range(3)]
-        assert answers[0] == 200
-        assert 429 in answers
-        assert [await status(door, f"Bearer {OTHER}") for _ in range(3)] == 3 * [200]
+        mine = await asyncio.gather(*(status(door, f"Bearer {TOKEN}") for _ in range(20)))
+        others = await asyncio.gather(*(status(door, f"Bearer {OTHER}") for _ in range(20)))
+        assert (mine[0], mine.count(429) > 10, set(others)) == (200, True, {200})
 
 
 async def test_the_bodies_of_a_user_are_within_its_quota(
