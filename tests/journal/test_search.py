@@ -191,13 +191,13 @@ def test_files_that_are_deleted_meanwhile_are_reported(journal, monkeypatch, exp
 
 
 def test_a_log_that_is_deleted_meanwhile_is_reported(journal, monkeypatch):
-    def listed(place):
+    def find_then_delete(place):
         logs = find_logs(place)
         shutil.rmtree(logs[0].place)
         return logs
 
     find_logs = module.find_logs
-    monkeypatch.setattr(module, "find_logs", listed)
+    monkeypatch.setattr(module, "find_logs", find_then_delete)
     found = search([journal], ids(1))
     assert found.events == []
     assert found.logs[0].removed == 1
