@@ -68,6 +68,7 @@ def test_an_expired_call_is_not_sent() -> None:
     bench.join()
     assert [sent.payload for sent in bench.sent] == [tag(5) + b"x"]
     assert isinstance(bench.errors[1], CallTimeout)
+    assert bench.errors[1].request_id == ""  # SP has none
     assert not bench.errors[1].may_have_executed
     bench.answer(bench.sent[0])
     assert 2 in bench.replies

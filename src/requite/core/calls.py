@@ -272,7 +272,8 @@ class Calls(dict[Any, CallT], Generic[CallT]):
     def end(self, call: CallT, error: CallError, out: list[Effect], now: float) -> None:
         """Fail a call, which the engine has removed from its own tables."""
         del self[call.token]
-        error.request_id = call.call_id.hex()
+        # Hot paths of protocols without ids leave it out; then only a recorder sets it.
+        error.request_id = getattr(call, "call_id", b"").hex()
         error.attempts = call.attempts
         error.may_have_executed = call.may_have_run
         out.append(Fail(call.token, error))
