@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-BOUNDS_S: Final = (
+BOUNDS_S: Final[tuple[float, ...]] = (
     0.0005,
     0.001,
     0.0025,
