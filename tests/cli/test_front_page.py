@@ -44,6 +44,7 @@ OPTION_GROUPS = {
         "TLS",
         "Connection",
         "Journal",
+        "Metrics",
         "Output",
         "Configuration",
     ],
