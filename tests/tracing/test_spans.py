@@ -53,7 +53,7 @@ async def test_one_trace_has_the_caller_the_call_the_broker_and_the_handler(
     assert parent_of(handler) == parent_of(broker) == call.context.span_id
     assert call.name == handler.name == "it"
     told = facts(call)
-    assert len(told.pop("requite.call_id")) == 32
+    assert len(told.pop("requite.request_id")) == 32
     assert told == {
         "rpc.system.name": "requite",
         "rpc.method": "it",

@@ -2,7 +2,7 @@
 
 A span begins when a call is submitted, as a child of the span that is current there, and ends with
 the call. Retries and partial replies are events of it. Attributes are those of the conventions for
-RPC clients, and `requite.attempts`, `requite.may_have_executed` and `requite.call_id`, the id of
+RPC clients, and `requite.attempts`, `requite.may_have_executed` and `requite.request_id`, the id of
 the call in journals.
 """
 
@@ -92,7 +92,7 @@ class CallSpans:
         if not span.is_recording():
             return
         if call_id := facts.get("call_id"):
-            span.set_attribute("requite.call_id", call_id.hex())
+            span.set_attribute("requite.request_id", call_id.hex())
         span.add_event(note.kind, {name: facts[name] for name in _ATTRIBUTES & facts.keys()})
 
     def abandon(self, error: CallError) -> None:
