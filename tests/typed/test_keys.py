@@ -64,3 +64,11 @@ def test_the_same_key_in_two_objects_is_no_duplicate() -> None:
     check_msgpack_keys(msgspec.msgpack.encode(value))
     with pytest.raises(ValueError, match="twice"):  # so both do look
         check_json_keys(b'[{"a":1,"a":1}]')
+
+
+def test_a_duplicate_among_many_keys_is_found_at_once() -> None:
+    """Comparing each key with all others would take minutes here."""
+    keys = [f"k{number}" for number in range(200_000)]
+    body = "{" + ",".join(f'"{key}":1' for key in [*keys, keys[-1]]) + "}"
+    with pytest.raises(ValueError, match="k199999"):
+        check_json_keys(body.encode())

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> None:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) < len(keys):
-        twice = next(key for n, key in enumerate(keys) if key in keys[:n])
-        raise ValueError(f"an object has the key {twice!r} twice")
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValueError(f"an object has the key {key!r} twice")
+        seen.add(key)
 
 
 _JSON: Final = json.JSONDecoder(

@@ -5,8 +5,9 @@ texts in base 64. Methods of bytes take and return them as they are.
 
 The same JSON value always becomes the same bytes, however it is written: objects have sorted keys,
 and there are no spaces. So a repetition with the same idempotency key is the same message,
-whichever program sends it. Numbers are written in their shortest form; a number with more
-digits than a double holds keeps them all.
+whichever program sends it. Integers of 64 bits have neither a point nor an exponent; other numbers
+are written in their shortest form, and one with more digits than a double holds keeps them all.
+Only integers beyond 64 bits keep the form in which they were sent.
 
 Source: docs/protocols/typed.md, section "Messages".
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from math import isfinite
 from typing import Any, Final
 
@@ -25,7 +26,8 @@ from requite.typed.codec import JSON, MSGPACK, msgpack_to_json
 from requite.typed.described import DescribedMethod, Description, Schema
 from requite.typed.schema import REFERENCE, is_bytes, is_nothing
 
-_INTEGER_MAX: Final = 2**53  # larger ones may be rounded in a double
+_INTEGER_MAX: Final = 2**64 - 1
+_INTEGER_MIN: Final = -(2**63)
 _SHORT: Final = 16  # a point and 15 digits, which every double holds
 
 
@@ -36,10 +38,14 @@ def _number(text: str) -> int | float | Decimal:
     each would take five times as long.
     """
     number = float(text)
-    is_usual = len(text) <= _SHORT and "e" not in text and "E" not in text
-    if not is_usual and (exact := _exact(text, number)) != Decimal(repr(number)):
-        return exact
-    return int(number) if number.is_integer() and abs(number) < _INTEGER_MAX else number
+    if len(text) <= _SHORT and "e" not in text and "E" not in text:
+        return int(number) if number.is_integer() else number
+    exact = _exact(text, number)
+    if _INTEGER_MIN <= exact <= _INTEGER_MAX and exact == exact.to_integral_value():
+        return int(exact)
+    if exact == Decimal(repr(number)):
+        return number
+    return exact.normalize(Context(prec=len(text), Emin=MIN_EMIN, Emax=MAX_EMAX))
 
 
 def _exact(text: str, number: float) -> Decimal:
