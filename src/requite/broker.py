@@ -119,7 +119,7 @@ class Broker(Daemon):
         pair: Pair | None = None,
         on_note: Callable[[Note], None] | None = None,
     ) -> None:
-        spans = broker_spans()
+        self._spans = spans = broker_spans()
         policy = replace(
             policy or BrokerPolicy(),
             notes=on_note is not None or (policy is not None and policy.notes),
@@ -341,6 +341,8 @@ class Broker(Daemon):
         if self._titanic is not None:
             await self._titanic.close()
         await self._shell.close()
+        if self._spans is not None:
+            self._spans.abandon()
         await self._end_journal()
 
     def _record(self, kind: Kind, principal: str, reason: str) -> None:

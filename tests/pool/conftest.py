@@ -11,8 +11,11 @@ from tests.pool.http_bench import Manager, endpoints_of, opened
 from tests.pool.live import RabbitTestbed
 from tests.support.certificates import Certificates
 from tests.support.rabbit import Rabbit
+from tests.tracing.conftest import make_spans, spans
 
 from requite.pool.manager.endpoints import Endpoints
+
+__all__ = ["make_spans", "spans"]
 
 
 @pytest.fixture

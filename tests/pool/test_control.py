@@ -8,10 +8,12 @@ from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
+from opentelemetry.trace import SpanKind
 from tests.amqp.live import control_listeners, is_consuming
 from tests.pool.live import WAIT_S, RabbitTestbed, ask, eventually, until
 from tests.pool.test_manager import answering_worker
 from tests.support.amqp_connection import connected, header_of, headers_of, take
+from tests.tracing.conftest import Spans
 
 from requite import AsyncClient, Request, Worker, service
 from requite.pool.config import Lifetime, PoolSection, RabbitSection
@@ -20,6 +22,8 @@ from requite.pool.manager import PoolManager, rabbit_carrier
 from requite.pool.manager.carrier import State
 from requite.pool.manager.errors import Refused
 from requite.protocols.amqp import methods
+from requite.trace_context import decode_traceparent
+from requite.tracing.api import trace_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -292,15 +296,17 @@ async def test_cancelling_a_call_cancels_its_handler_in_the_pool(testbed: Rabbit
     assert (await client.call(b"hi")).body == b"hi"
 
 
-async def test_a_trace_reaches_the_handler_through_the_manager(testbed: RabbitTestbed) -> None:
+async def test_a_trace_reaches_the_handler_through_the_manager(
+    spans: Spans, testbed: RabbitTestbed
+) -> None:
     await start_idle_manager(testbed)
     worker = await start_worker(testbed, "42", "w1")
     client = await testbed.client()
     await client.call(b"hi")  # an orphan, which the manager has republished
     await client.call(b"hi")
     first, second = worker.traces
-    assert [len(part) for part in first.split("-")] == [2, 32, 16, 2]
-    assert first != second
+    sent = [trace_of(span.context) for span in spans.of(SpanKind.CLIENT)]
+    assert [decode_traceparent(first), decode_traceparent(second)] == sent
 
 
 # --- handover to the standby ----------------------------------------------------------------------

@@ -192,7 +192,8 @@ async def test_every_way_to_call_ends_its_spans(spans: Spans, cluster: Cluster) 
     running.cancel()
     await until(lambda: len(spans.of(SpanKind.CLIENT)) == 6)
     streamed = spans.of(SpanKind.CLIENT)[2]
-    assert [event.name for event in streamed.events] == ["sent", "partial"]
+    assert [event.name for event in streamed.events] == ["sent"]
+    assert facts(streamed)["requite.partials"] == 1
     cancelled = spans.of(SpanKind.CLIENT, "nobody")[0]
     assert facts(cancelled)["error.type"] == Cancelled.__name__
 
@@ -245,3 +246,135 @@ async def test_a_program_that_does_not_use_opentelemetry_has_no_spans(
     await cluster.worker(noting)
     await (await cluster.client()).call(b"hello")
     assert seen == [""]
+
+
+# --- what must not happen -------------------------------------------------------------------------
+async def test_partial_replies_of_a_coroutine_are_within_its_span(
+    spans: Spans, cluster: Cluster
+) -> None:
+    await again(cluster)
+
+    async def parts() -> AsyncIterator[bytes]:
+        await asyncio.sleep(0)
+        yield b"%016x" % trace.get_current_span().get_span_context().span_id
+        raise ValueError("in the middle")
+
+    @service("it")
+    async def coroutine(_request: requite.Request) -> AsyncIterator[bytes]:
+        return parts()
+
+    await cluster.worker(coroutine)
+    client = await cluster.client()
+    incoming = client.stream(b"")
+    first = await anext(incoming)
+    with pytest.raises(RemoteFailure):
+        await anext(incoming)
+    await until(lambda: spans.of(SpanKind.SERVER))
+    [handler] = spans.of(SpanKind.SERVER)
+    assert first.body == b"%016x" % handler.context.span_id
+    assert facts(handler)["error.type"] == "ValueError"
+
+
+async def test_a_generator_whose_partial_reply_is_too_large_ends_its_span_in_its_task(
+    spans: Spans, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await again(cluster)
+
+    @service("it")
+    async def parts(_request: requite.Request) -> AsyncIterator[bytes]:
+        yield bytes(5000)
+
+    await cluster.worker(parts, message_size_max=1000)
+    client = await cluster.client()
+    with pytest.raises(RemoteFailure, match="5000 bytes"):
+        await client.call(b"")
+    await until(lambda: spans.of(SpanKind.SERVER))
+    assert "Failed to detach context" not in caplog.text
+
+
+async def test_a_blocking_map_with_a_bad_body_leaves_no_span_open(
+    spans: Spans, cluster: Cluster
+) -> None:
+    await again(cluster)
+    await cluster.worker(echo)
+
+    def call() -> int:
+        with Client(cluster.url, service="it") as client:
+            bodies: Any = [b"a", b"b", "text"]
+            with pytest.raises(TypeError):
+                list(client.map(bodies))
+            assert client._spans is not None
+            return len(client._spans._open)
+
+    assert await asyncio.to_thread(call) == 0
+
+
+async def test_a_request_without_a_trace_begins_one_although_its_worker_was_made_in_a_span(
+    spans: Spans, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    await again(cluster)
+    with spans.span("start-up") as outer:
+        await cluster.worker(echo)
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "opentelemetry.trace")
+        client = await cluster.client()
+    await client.call(b"hello")
+    await until(lambda: spans.of(SpanKind.SERVER))
+    [handler] = spans.of(SpanKind.SERVER)
+    assert handler.parent is None
+    assert handler.context.trace_id != outer.get_span_context().trace_id
+
+
+async def test_many_partial_replies_do_not_displace_the_attempts(
+    spans: Spans, cluster: Cluster
+) -> None:
+    await again(cluster)
+
+    @service("it")
+    async def parts(_request: requite.Request) -> AsyncIterator[bytes]:
+        for _ in range(300):
+            yield b"x"
+
+    await cluster.worker(parts)
+    client = await cluster.client()
+    async for _ in client.stream(b""):
+        pass
+    await until(lambda: spans.of(SpanKind.INTERNAL, "broker it"))
+    [call], [broker] = spans.of(SpanKind.CLIENT), spans.of(SpanKind.INTERNAL, "broker it")
+    assert [event.name for event in call.events] == ["sent"]
+    assert facts(call)["requite.partials"] == 300
+    assert [event.name for event in broker.events] == ["dispatched"]
+
+
+async def test_an_exception_without_a_text_reaches_the_caller_as_without_traces(
+    spans: Spans, cluster: Cluster
+) -> None:
+    await again(cluster)
+
+    class BadError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    @service("it")
+    async def fail(_request: requite.Request) -> bytes:
+        raise BadError
+
+    await cluster.worker(fail)
+    client = await cluster.client()
+    with pytest.raises(RemoteFailure, match=r"BadError: \(no text: its __str__ failed\)"):
+        await client.call(b"")
+    await until(lambda: spans.of(SpanKind.SERVER))
+    assert facts(spans.of(SpanKind.SERVER)[0])["error.type"] == "BadError"
+
+
+async def test_a_broker_that_stops_at_once_ends_its_spans(spans: Spans, cluster: Cluster) -> None:
+    await again(cluster)
+    client = await cluster.client()
+    call = client.start(b"hello")  # there is no worker
+    await until(lambda: cluster.broker.snapshot().pending == 1)
+    await cluster.broker.close()
+    [broker] = spans.of(SpanKind.INTERNAL, "broker it")
+    assert facts(broker)["error.type"] == "CANCELLED"
+    call.cancel()

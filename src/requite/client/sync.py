@@ -153,6 +153,7 @@ class Client(Submitter):
         self._is_foreign = False  # the parent of this fork listens
         self._journal_folder = journal
         self._opening = Lock()
+        self._spans = call_spans()
         self._open_journal()
         try:
             self._open()
@@ -178,7 +179,7 @@ class Client(Submitter):
             logger="requite.client",
             reports_dials=True,  # in the errors of calls
         )
-        self._spans = spans = call_spans()
+        spans = self._spans
         self._shell = SyncShell(
             self._engine, self._connections, **(uses if spans is None else spans.watching(uses))
         )
@@ -207,8 +208,11 @@ class Client(Submitter):
 
     def close(self) -> None:
         """End calls in flight with `Cancelled`, cancel them at the broker, and disconnect."""
+        was_open = not self._closed
         self._closed = True
         self._shell.close()
+        if was_open and self._shell.lost:
+            self._write_off()
         self._close_journal()
 
     def _close_journal(self) -> None:
@@ -223,6 +227,7 @@ class Client(Submitter):
             self._journal = None  # the parent's, too
         elif not self._closed:
             self._open_journal()
+            self._spans = call_spans()  # those of the parent stay there
             self._open()
         shell.discard()
 
@@ -235,12 +240,16 @@ class Client(Submitter):
                 if self._is_foreign:
                     raise TransportError(_FOREIGN, may_have_executed=False)
                 if self._shell.lost:
-                    error = TransportError(self._shell.lost)
-                    self._engine.calls.abandon_all(error, clock.now())
-                    if self._spans is not None:
-                        self._spans.abandon(error)
+                    self._write_off()
                     self._open()
         return self._shell
+
+    def _write_off(self) -> None:
+        """Journal that the calls of a lost shell have failed, and end their spans."""
+        error = TransportError(self._shell.lost)
+        self._engine.calls.abandon_all(error, clock.now())
+        if self._spans is not None:
+            self._spans.abandon(error)
 
     # --- calls ------------------------------------------------------------------------------------
     def call(
@@ -288,16 +297,22 @@ class Client(Submitter):
         asked = self._builder.submit(
             call, body, clock.now(), timeout, service, idempotent, idempotency_key
         )
-        asked = self._in_span(asked)
-        while not call._shell.submit(asked):  # another thread has just lost it
+        while not self._submit(call._shell, asked):
             call._shell = self._ready()
         return call
 
-    def _in_span(self, asked: Submit) -> Submit:
-        """Begin the span of a call, if the program uses OpenTelemetry."""
-        if self._spans is not None:
-            self._spans.begin(asked)
-        return asked
+    def _submit(self, shell: SyncShell, *batch: Submit) -> bool:
+        """Submit calls; return False if another thread has just lost the shell."""
+        spans = self._spans
+        if spans is None:
+            return shell.submit(*batch)
+        for asked in batch:
+            spans.begin(asked)
+        if shell.submit(*batch):
+            return True
+        for asked in batch:
+            spans.forget(asked.token)
+        return False
 
     def stream(
         self,
@@ -325,8 +340,8 @@ class Client(Submitter):
     ) -> Iterator[Partial | Reply]:
         shell = self._ready()
         until = self._builder.until(clock.now(), timeout)
-        asked = self._in_span(replace(asked, deadline=until))
-        while not shell.submit(asked):  # another thread has just lost it
+        asked = replace(asked, deadline=until)
+        while not self._submit(shell, asked):
             shell = self._ready()
         try:
             while not incoming.is_through:
@@ -358,9 +373,9 @@ class Client(Submitter):
 
         def ask(body: CallBody, again: Item | None = None) -> Submit:
             asked = self._builder.submit(None, body, clock.now(), timeout, service, idempotent)
-            return self._in_span(replace(asked, token=again or window.add(body)))
+            return replace(asked, token=again or window.add(body))
 
-        return _map(self._ready, iter(bodies), ask, window, signal, return_errors)
+        return _map(self._ready, self._submit, iter(bodies), ask, window, signal, return_errors)
 
     # --- typed services ---------------------------------------------------------------------------
     def bind(
@@ -395,6 +410,7 @@ def _deliver(token: Any, what: Any) -> None:
 
 def _map(
     ready_shell: Callable[[], SyncShell],
+    submit: Callable[..., bool],
     bodies: Iterator[CallBody],
     ask: Callable[..., Submit],
     window: Window,
@@ -407,7 +423,7 @@ def _map(
             signal.is_set = False
             ready = window.take()
             batch, is_cut = _batch(bodies, ask, window)
-            while batch and not shell.submit(*batch):  # lost, with the calls that were in flight
+            while batch and not submit(shell, *batch):  # lost, with the calls that were in flight
                 _end({*window.running()} - {each.token for each in batch}, shell.lost)
                 shell = ready_shell()
             for outcome in ready:

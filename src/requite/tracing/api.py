@@ -30,7 +30,9 @@ class Tracing:
 
     def __init__(self, duration: str = "") -> None:
         from opentelemetry import metrics, trace
+        from opentelemetry.context import Context
 
+        self._no_span: Final = Context()
         self._trace: Final = trace
         self._metrics: Final = metrics
         self._duration = duration
@@ -66,7 +68,10 @@ class Tracing:
         histogram.record(duration_s, attributes)
 
     def context_of(self, trace: bytes) -> Context:
-        """Return a context in which the remote parent of a trace context is the current span."""
+        """Return a context in which the remote parent of a trace context is the current span; one
+        without a span if there is no trace."""
+        if not trace:
+            return self._no_span
         api = self._trace
         parent = api.SpanContext(
             int.from_bytes(trace[:16], "big"),
@@ -76,10 +81,6 @@ class Tracing:
         )
         context: Context = api.set_span_in_context(api.NonRecordingSpan(parent))
         return context
-
-    def has_parent(self) -> bool:
-        """Whether there is a current span."""
-        return self._trace.get_current_span().get_span_context().is_valid
 
     @property
     def kinds(self) -> Any:

@@ -1,9 +1,9 @@
 """The spans of a client's calls: one per call, over all its attempts.
 
 A span begins when a call is submitted, as a child of the span that is current there, and ends with
-the call. Retries and partial replies are events of it. Attributes are those of the conventions for
-RPC clients, and `requite.attempts`, `requite.may_have_executed` and `requite.request_id`, the id of
-the call in journals.
+the call. Retries are events of it. Attributes are those of the conventions for RPC clients, and
+`requite.attempts`, `requite.partials` (the number of partial replies), `requite.may_have_executed`
+and `requite.request_id`, the id of the call in journals.
 """
 
 from __future__ import annotations
@@ -25,12 +25,24 @@ _EVENTS: Final = frozenset({"sent", "retried", "resent", "turned-away"})
 _ATTRIBUTES: Final = frozenset({"attempts", "reason", "rest_s"})
 
 
+class _Open:
+    """The span of a call that has not ended; `partials` counts its partial replies."""
+
+    __slots__ = ("began", "partials", "service", "span")
+
+    def __init__(self, span: Span, service: str) -> None:
+        self.span = span
+        self.service = service
+        self.began = clock.now()
+        self.partials = 0
+
+
 class CallSpans:
     """The spans of one client's calls, by token."""
 
     def __init__(self, tracing: Tracing) -> None:
         self._tracing: Final = tracing
-        self._spans: dict[Any, tuple[Span, str, float]] = {}
+        self._open: dict[Any, _Open] = {}
 
     def around(self, submit: Callable[[Input], None]) -> Callable[[Input], None]:
         """Return a function that begins the span of each `Submit`, and submits all inputs."""
@@ -46,7 +58,7 @@ class CallSpans:
         """Begin the span of a call, unless it has begun, and set the trace context of the call."""
         tracing = self._tracing
         tracer = tracing.tracer
-        if tracer is None or asked.token in self._spans:
+        if tracer is None or asked.token in self._open:
             return
         service = asked.service
         span = tracer.start_span(
@@ -55,7 +67,11 @@ class CallSpans:
             attributes={"rpc.system.name": "requite", "rpc.method": service},
         )
         asked.trace = trace_of(span.get_span_context())
-        self._spans[asked.token] = (span, service, clock.now())
+        self._open[asked.token] = _Open(span, service)
+
+    def forget(self, token: Any) -> None:
+        """Forget the span of a call that was not submitted."""
+        self._open.pop(token, None)
 
     def watching(self, uses: Uses) -> Uses:
         """Return the callbacks of a shell, with those of the spans before them."""
@@ -85,53 +101,55 @@ class CallSpans:
     def note(self, note: Note) -> None:
         """Add an attempt to the span of its call."""
         facts = note.facts
-        found = self._spans.get(facts.get("token"))
-        if found is None or note.kind not in _EVENTS:
+        found = self._open.get(facts.get("token"))
+        if found is None or note.kind not in _EVENTS or not found.span.is_recording():
             return
-        span = found[0]
-        if not span.is_recording():
-            return
+        span = found.span
         if call_id := facts.get("call_id"):
             span.set_attribute("requite.request_id", call_id.hex())
         span.add_event(note.kind, {name: facts[name] for name in _ATTRIBUTES & facts.keys()})
 
     def abandon(self, error: CallError) -> None:
         """End all spans with an error, after which their calls are not heard of."""
-        for token in list(self._spans):
+        for token in list(self._open):
             self._failed(token, error)
 
     def _take(self, token: Any, what: Any) -> None:
         if isinstance(what, Partial):
-            found = self._spans.get(token)
+            found = self._open.get(token)
             if found is not None:
-                found[0].add_event("partial", {"index": what.index})
+                found.partials += 1
             return
-        found = self._spans.pop(token, None)
+        found = self._open.pop(token, None)
         if found is None:
             return
-        span, service, began = found
         assert isinstance(what, Reply)
-        if span.is_recording():
-            span.set_attribute("rpc.response.status_code", "OK")
-            span.set_attribute("requite.attempts", what.attempts)
-        span.end()
-        self._record(service, began, "OK")
+        self._end(found, "OK", {"requite.attempts": what.attempts})
 
     def _failed(self, token: Any, error: CallError) -> None:
-        found = self._spans.pop(token, None)
+        found = self._open.pop(token, None)
         if found is None:
             return
-        span, service, began = found
         name = type(error).__name__
-        if span.is_recording():
-            span.set_attribute("rpc.response.status_code", name)
-            span.set_attribute("requite.attempts", error.attempts)
-            span.set_attribute("requite.may_have_executed", error.may_have_executed)
-            self._tracing.fail(span, name, str(error))
-        span.end()
-        self._record(service, began, name, name)
+        if found.span.is_recording():
+            self._tracing.fail(found.span, name, str(error))
+        told = {
+            "requite.attempts": error.attempts,
+            "requite.may_have_executed": error.may_have_executed,
+        }
+        self._end(found, name, told, name)
 
-    def _record(self, service: str, began: float, status: str, error: str = "") -> None:
+    def _end(self, ended: _Open, status: str, told: dict[str, Any], error: str = "") -> None:
+        span = ended.span
+        if span.is_recording():
+            span.set_attribute("rpc.response.status_code", status)
+            if ended.partials:  # events of theirs would displace the attempts
+                span.set_attribute("requite.partials", ended.partials)
+            span.set_attributes(told)
+        span.end()
+        self._record(ended.service, ended.began, status, error)
+
+    def _record(self, service: str, began: float, status: str, error: str) -> None:
         attributes = {
             "rpc.system.name": "requite",
             "rpc.method": service,

@@ -48,6 +48,13 @@ class BrokerSpans:
         else:
             span.add_event(note.kind, _told(facts))
 
+    def abandon(self) -> None:
+        """End the spans of all requests: the broker stops without answers to them."""
+        for span in self._spans.values():
+            self._tracing.fail(span, "CANCELLED", "the broker stopped")
+            span.end()
+        self._spans.clear()
+
     def _begin(self, key: tuple[bytes, int], trace: bytes, facts: Any) -> None:
         tracer = self._tracing.tracer
         if tracer is None or len(self._spans) >= _PENDING_MAX:

@@ -27,7 +27,8 @@ CPU-bound work: on the event loop it would block the worker's heartbeats.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -132,6 +133,25 @@ def kind_of(handler: Handler) -> Kind:
     if inspect.isgeneratorfunction(function):
         return Kind.GENERATOR
     return Kind.FUNCTION
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an exception, even if its `__str__` fails."""
+    try:
+        return str(error)
+    except Exception:
+        return "(no text: its __str__ failed)"
+
+
+@asynccontextmanager
+async def closing_parts(parts: AsyncIterator[Any]) -> AsyncIterator[AsyncIterator[Any]]:
+    """Close a handler's iterator of partial replies at the end, if it is a generator, in the task
+    that has read it: not by the garbage collector, in another context."""
+    try:
+        yield parts
+    finally:
+        if isinstance(parts, AsyncGenerator):
+            await parts.aclose()
 
 
 def frames_of(result: Any) -> Sequence[bytes]:

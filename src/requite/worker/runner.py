@@ -16,7 +16,7 @@ from requite.engine import Finished, Input, Produced, Progressed, Started
 from requite.errors import RemoteFailure
 from requite.request import Request, Status
 from requite.worker.handled import Handled
-from requite.worker.handler import Kind, Service, frames_of
+from requite.worker.handler import Kind, Service, closing_parts, frames_of, text_of
 from requite.worker.lanes import Lanes
 
 # After so many partials, a generator that never suspends lets the event loop send them.
@@ -163,13 +163,14 @@ class Runner:
     async def _produce_all(self, token: Any, parts: AsyncIterator[Any]) -> None:
         count = 0
         try:
-            async for part in parts:
-                self.submit(Produced(token, self._frames_of(part)))
-                count += 1
-                if self._free is not None:
-                    await self._free.wait()
-                elif count % _PARTIALS_PER_TURN == 0:
-                    await asyncio.sleep(0)
+            async with closing_parts(parts):
+                async for part in parts:
+                    self.submit(Produced(token, self._frames_of(part)))
+                    count += 1
+                    if self._free is not None:
+                        await self._free.wait()
+                    elif count % _PARTIALS_PER_TURN == 0:
+                        await asyncio.sleep(0)
         except _NOT_THE_HANDLERS:
             raise
         except BaseException as error:
@@ -324,10 +325,7 @@ def is_refusal(error: BaseException) -> bool:
 
 def reason_of(error: BaseException) -> bytes:
     """Return the reason for the caller, even if the exception's `__str__` fails."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "(no text: its __str__ failed)"
+    text = text_of(error)
     if not is_refusal(error):
         text = f"{type(error).__name__}: {text}"
     return text.encode(errors="backslashreplace")

@@ -8,15 +8,15 @@ trace goes on in the calls of the handler.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.request import Request
 from requite.shell import clock
-from requite.trace_context import NO_TRACE, decode_traceparent
+from requite.trace_context import decode_traceparent
 from requite.tracing.api import Tracing, tracing
-from requite.worker.handler import Kind, Service
+from requite.worker.handler import Kind, Service, closing_parts, text_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -64,27 +64,40 @@ class _Serving:
         self, tracer: Tracer, request: Request, attributes: dict[str, Any]
     ) -> Iterator[None]:
         parent = request.traceparent
-        trace = decode_traceparent(parent) if parent else NO_TRACE
         more = {"requite.attempt": request.attempt}
         with tracer.start_as_current_span(
             self._name or "request",
-            context=self._tracing.context_of(trace) if trace else None,
+            context=self._tracing.context_of(decode_traceparent(parent)),
             kind=self._tracing.kinds.SERVER,
             attributes=attributes | more,
+            record_exception=False,  # it would fail with a `__str__` that does
+            set_status_on_exception=False,
         ) as span:
             try:
                 yield
             except BaseException as error:
-                self._tracing.fail(span, type(error).__name__, str(error))
+                self._tracing.fail(span, type(error).__name__, text_of(error))
                 raise
 
 
 def _coroutine(handler: Callable[[Request], Any], serving: _Serving) -> Callable[[Request], Any]:
     async def run(request: Request) -> Any:
-        with serving.span(request):
-            return await handler(request)
+        with ExitStack() as stack:
+            stack.enter_context(serving.span(request))
+            result = await handler(request)
+            if isinstance(result, AsyncIterator):  # of partial replies
+                return _within(stack.pop_all(), result)
+            return result
 
     return run
+
+
+async def _within(span: ExitStack, parts: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """Yield partial replies within a span, which has begun."""
+    with span:
+        async with closing_parts(parts):
+            async for part in parts:
+                yield part
 
 
 def _function(handler: Callable[[Request], Any], serving: _Serving) -> Callable[[Request], Any]:
@@ -100,8 +113,9 @@ def _async_generator(
 ) -> Callable[[Request], Any]:
     async def run(request: Request) -> AsyncIterator[Any]:
         with serving.span(request):
-            async for part in handler(request):
-                yield part
+            async with closing_parts(handler(request)) as parts:
+                async for part in parts:
+                    yield part
 
     return run
 

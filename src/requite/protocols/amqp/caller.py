@@ -57,7 +57,6 @@ from requite.protocols.amqp.properties import Properties, decode_properties, enc
 from requite.protocols.amqp.reply_path import ReplyPath
 from requite.protocols.amqp.sizes import SizeLimit
 from requite.protocols.amqp.topology import Destination
-from requite.protocols.amqp.tracing import traceparent
 from requite.protocols.amqp.wire import Control
 from requite.request import Partial
 from requite.trace_context import encode_traceparent
@@ -165,10 +164,7 @@ class AmqpCaller(ConnectedEngine):
             return
         self._call_number += 1
         call_id = self._origin + self._call_number.to_bytes(8, "big")
-        parent = encode_traceparent(asked.trace) or traceparent(
-            call_id, is_sampled=self.calls.observer.keeps_journal
-        )
-        call = PendingCall(asked, call_id, parent, now)
+        call = PendingCall(asked, call_id, now)
         request_id = self._table.take(call)
         assert request_id is not None, "there is a slot for every accepted call"
         call.request_id = request_id
@@ -285,7 +281,9 @@ class AmqpCaller(ConnectedEngine):
             self._fail_too_large(call, now, tried=call.tries > 0)
             return
         call.is_sent = True
-        headers: dict[str, Any] = {wire.TRACEPARENT: call.traceparent}
+        headers: dict[str, Any] = {}
+        if call.trace:
+            headers[wire.TRACEPARENT] = encode_traceparent(call.trace)
         if call.idempotency_key:
             headers[wire.IDEMPOTENCY_KEY] = call.idempotency_key
         header = encode_properties(

@@ -13,7 +13,7 @@ Source = tuple[Any, Any, Any]
 
 class PendingCall(calls.PendingCall):
     """One call. `request_id` is its slot and sequence number; `message_id` is the same for all
-    attempts; `traceparent` names its trace.
+    attempts.
 
     `is_sent`: an attempt is in flight. `index` counts partial replies. With `partials` the user
     gets them, all of one `source`; else `pieces` buffers those of each source.
@@ -29,10 +29,9 @@ class PendingCall(calls.PendingCall):
         "pieces",
         "request_id",
         "source",
-        "traceparent",
     )
 
-    def __init__(self, asked: Submit, call_id: bytes, traceparent: str, now: float) -> None:
+    def __init__(self, asked: Submit, call_id: bytes, now: float) -> None:
         self.take_from(asked, now)
         frames = self.frames
         self.body = frames[0] if len(frames) == 1 else b"".join(frames)
@@ -40,7 +39,6 @@ class PendingCall(calls.PendingCall):
         self.partials = asked.partials
         self.call_id = call_id
         self.message_id = call_id.hex()
-        self.traceparent = traceparent
         self.request_id = -1
         self.is_sent = False
         self.index = 0

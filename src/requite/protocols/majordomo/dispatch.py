@@ -194,7 +194,8 @@ class Dispatcher:
                 ClientPartial(pending.service.name, body, pending.request_id, index)
             )
             self._out.append(Send(client.peer, message))
-            self._remark("partial", pending, index=index)
+            if self._makes_notes:  # not for traces, where they would displace the attempts
+                self._remark("partial", pending, index=index)
         elif option := self._full_of_partials(client):
             reason = f"too many bytes of partial replies wait to be joined ({option})"
             self.fail(pending, Status.FAILED, reason, now)

@@ -213,7 +213,7 @@ class ScalabilityClient(Machine):
                 call.call_id = b""
                 observer.accepted(call)
                 observer.sent(call, now)
-            if makes_notes:
+            if makes_notes or call.trace:
                 calls.remark("sent", call, self._out)
         if outgoing:
             self._put_out(outgoing)

@@ -130,16 +130,15 @@ class Core:
     def note(self, kind: str, request: DurableRequest, **facts: Any) -> None:
         """Emit a note, if notes are enabled or the request's trace is sampled."""
         policy = self.policy
-        if policy.notes:
-            self.out.append(Note(kind, {"uuid": request.uuid, **facts}))
-        elif policy.notes_traces and is_sampled(request.trace):
-            known = {
-                "uuid": request.uuid,
-                "trace": request.trace,
-                "service": self.lane_of(request).name,
-                "attempts": request.attempts,
-                "submitted_us": request.submitted_us,
-            }
+        if policy.notes or (policy.notes_traces and is_sampled(request.trace)):
+            known: dict[str, Any] = {"uuid": request.uuid}
+            if request.trace:
+                known |= {
+                    "trace": request.trace,
+                    "service": self.lane_of(request).name,
+                    "attempts": request.attempts,
+                    "submitted_us": request.submitted_us,
+                }
             self.out.append(Note(kind, known | facts))
 
     @property
