@@ -62,6 +62,12 @@ class CallError(RequiteError):
         self.may_have_executed = may_have_executed
         self.attempts = attempts
 
+    def reworded(self, message: str, *, may_have_executed: bool) -> CallError:
+        """Return an error of the same kind about the same request, with another message."""
+        error = type(self)(message, may_have_executed=may_have_executed, attempts=self.attempts)
+        error.request_id = self.request_id
+        return error
+
     def __reduce__(self) -> tuple[object, ...]:
         said = (type(self), str(self), self.may_have_executed, self.attempts)
         return _rebuild, said, {"request_id": self.request_id}

@@ -176,6 +176,7 @@ def test_failed_requests_are_listed(journal):
         (("mdp://127.0.0.1:5555", EXAMPLE), "is an address to call; name the folder"),
         (("--failed",), "name a journal"),
         (("JOURNAL", "--failed", "--since", "soon"), "--since: `soon` is not a time such as"),
+        (("JOURNAL", "--failed", "--since", "1000000d"), "1000000d is more than 36500 days"),
         (("JOURNAL", "--failed", "--lines", "0"), "--lines"),
     ],
 )

@@ -64,7 +64,7 @@ def _undescribed(service: str, error: CallError) -> CallError:
         return error
     if not isinstance(error, NoService | RemoteFailure):
         text = f"cannot get the description of {service}, so the request has not run: {error}"
-        return type(error)(text, may_have_executed=False, attempts=error.attempts)
+        return error.reworded(text, may_have_executed=False)
     found = NoService(
         f"{service} has no description, so --json cannot check the request, which has not run"
         f" ({error}); leave out --json for a service of bytes, or serve it as a requite.Service",

@@ -19,6 +19,8 @@ from requite.story.telling import tell
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _EXAMPLE: Final = "37318fdeaa15e1b00000000000000007"
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_SINCE_MAX_DAYS: Final = 36_500
+_SINCE_MAX_S: Final = _SINCE_MAX_DAYS * 86_400.0
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _SHOWN: Final = 20
 _ADDRESSES: Final = ("amqp", "amqps", "flp", "mdp", "pirate", "sp")
@@ -144,7 +146,10 @@ def _seconds(text: str) -> float:
     match = _SPAN.fullmatch(text.lower())
     if match is None:
         raise ConfigurationError(f"--since: `{text}` is not a time such as 90s, 10m, 2h or 1d")
-    return float(match[1]) * _SECONDS[match[2]]
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    if seconds > _SINCE_MAX_S:
+        raise ConfigurationError(f"--since: {text} is more than {_SINCE_MAX_DAYS} days")
+    return seconds
 
 
 def _complain_of_index(findings: Findings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
@@ -40,11 +40,16 @@ def say_story(story: Story, findings: Findings) -> None:
         console.print(Text(hole, "yellow"))
 
 
+def _end_of(cover: LogCover) -> tuple[bool, datetime]:
+    """Return the order of logs: those without events first."""
+    return cover.last is not None, cover.last or datetime.min.replace(tzinfo=UTC)
+
+
 def say_unknown(request_id: str, findings: Findings) -> None:
     """Print that no journal has a request, what the journals cover, and why it may be missing."""
     console = stdout_console()
     console.print(f"No event of request {request_id} is in these journals.")
-    logs = sorted(findings.logs, key=lambda cover: (cover.last is None, cover.last), reverse=True)
+    logs = sorted(findings.logs, key=_end_of, reverse=True)
     if not logs:
         console.print("They are empty: no process has written them yet.")
         return

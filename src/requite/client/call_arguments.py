@@ -177,4 +177,4 @@ def explain(error: CallError, shell: Troubled) -> CallError:
     """Add to the timeout of a call that was never sent why there was no connection."""
     if error.attempts or not isinstance(error, CallTimeout) or not (trouble := shell.trouble):
         return error
-    return CallTimeout(f"{error} ({trouble})", may_have_executed=False)
+    return error.reworded(f"{error} ({trouble})", may_have_executed=False)

@@ -253,7 +253,7 @@ def _still_stored(error: CallError, ticket: str) -> CallError:
 
 
 def _that_may_have_run(error: CallError, why: str) -> CallError:
-    return type(error)(f"{error}; {why}", may_have_executed=True, attempts=error.attempts)
+    return error.reworded(f"{error}; {why}", may_have_executed=True)
 
 
 def _no_reply_ever(ticket: str, status: TitanicStatus) -> CallError:

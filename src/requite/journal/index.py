@@ -256,7 +256,7 @@ def store(log: LogFolder, segment: int, state: FileState, index: SegmentIndex) -
     Readers may do so at the same time: each writes a file of its own, and renames it.
     """
     path = path_of(log, segment)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft = path.with_name(f"{path.name}.{os.urandom(8).hex()}")
     try:
         make_folder(path.parent)
         descriptor = create_file(draft)
