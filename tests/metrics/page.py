@@ -35,7 +35,8 @@ Servers with `--http HOST:PORT` have these metrics at `/metrics`, in the text fo
   `sum(rate(requite_requests_accepted_total[5m]))`.
 - `/metrics/detailed?service=NAME` has all numbers of one service of a broker, whether it has
   metrics of its own or not.
-- A value of `status` is there from the first request that ended with it.
+- The values ok, failed, overloaded and poisoned of `status` are there from the start, and so are
+  all values of `verb`; other values of `status` from the first request that ended with them.
 - Numbers come from the tables of the engine at the moment of a scrape. A scrape is reused for up to
   a second if it took long.
 

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from requite.metrics import catalogue as metrics
 from requite.metrics.families import Family, singles
+from requite.principal import VERBS
 from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo import census as at
 from requite.protocols.majordomo.census import Census, Traffic
@@ -16,6 +17,11 @@ from requite.protocols.titanic.core import TitanicSnapshot
 from requite.request import Status
 
 _STATUSES: Final = tuple((status, status.name.lower()) for status in Status)
+# `increase()` does not see the first event of a series that begins with it: statuses that alerts
+# name, and all verbs, are there from the start.
+_ENDED_FROM_START: Final = {Status.OK, Status.FAILED, Status.OVERLOADED, Status.POISONED}
+_REFUSED_FROM_START: Final = {Status.OVERLOADED, Status.DENIED}
+_VERBS: Final = (*VERBS, "connect", "call id", "quota")
 _NS: Final = 1e9
 _PER_TURN: Final = 20  # services in one turn of the loop, in about 1 ms
 
@@ -32,7 +38,8 @@ class StoreFigures(Protocol):
 async def of_services(services: Iterable[Traffic], now: float) -> list[Family]:
     """Return the metrics of services at the instant `now`; let the event loop turn in between.
 
-    A status appears with the first request that ends with it, except for ok.
+    A status appears with the first request that ends with it, except for ok, failed, overloaded
+    and poisoned.
     """
     accepted, ended = Family(metrics.ACCEPTED), Family(metrics.ENDED)
     redelivered, took = Family(metrics.REDELIVERED), Family(metrics.TOOK)
@@ -50,7 +57,7 @@ async def of_services(services: Iterable[Traffic], now: float) -> list[Family]:
         sent.add(tally[at.SENT], name)
         took.add_durations(tally[at.TOOK], tally[at.TOOK_NS] / _NS, name)
         for (status, word), count in zip(_STATUSES, tally[at.ENDED], strict=True):
-            if count or status is Status.OK:
+            if count or status in _ENDED_FROM_START:
                 ended.add(count, name, word)
         queued.add(each.queued, name)
         in_progress.add(each.in_progress, name)
@@ -79,10 +86,10 @@ def of_broker(census: Census) -> list[Family]:
     """Return the metrics of a broker as a whole."""
     refused, denied = Family(metrics.REFUSED), Family(metrics.DENIED)
     for (status, word), count in zip(_STATUSES, census.refused, strict=True):
-        if count or status is Status.OVERLOADED:
+        if count or status in _REFUSED_FROM_START:
             refused.add(count, word)
-    for verb, count in sorted(census.denied.items()):
-        denied.add(count, verb)
+    for verb in _VERBS:
+        denied.add(census.denied.get(verb, 0), verb)
     peers = Family(metrics.PEERS)
     peers.add(census.clients, "client")
     peers.add(census.workers, "worker")
