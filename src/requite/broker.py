@@ -214,13 +214,12 @@ class Broker(Daemon):
     @property
     def trouble(self) -> str:
         """Why the broker cannot do its work, as text; "" if it can. The passive broker of a pair
-        can: it takes over when the active one fails."""
+        can: it takes over when the active one fails. One whose Titanic cannot store requests can,
+        too: it serves all other requests."""
         if not self._shell.is_listening:
             return "the broker does not listen"
         if self._engine.draining:
             return "the broker is being drained"
-        if self._titanic is not None and (failed := self._titanic.trouble):
-            return failed
         return "" if self._pair is None else self._pair.trouble
 
     async def read_access(self) -> None:

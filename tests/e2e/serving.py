@@ -108,6 +108,12 @@ class Serving:
         self._worker: Worker | None = None
         self.start_broker(bind)
 
+    @property
+    def trouble(self) -> str:
+        """Why the broker is not ready."""
+        assert self._broker is not None
+        return self._broker.trouble
+
     def start_broker(self, bind: str | None = None) -> None:
         """Start a broker at `bind`, or at the endpoint of the previous one."""
         self._broker = Broker(bind or self.endpoint, **self._settings)

@@ -102,6 +102,7 @@ def test_after_an_outage_it_recovers_and_no_request_is_lost_or_run_twice(
         statistics = json.loads(client.call(b"", service="titanic.stats").frames[1])
         assert "cannot sync" in statistics["failure"]
         assert "not stored" in statistics["trouble"]
+        assert serving.trouble == ""  # of the broker: it serves all other requests
         serving.handlers.gate.set()
         assert_stored(holding, held)
 
