@@ -30,8 +30,9 @@ Servers with `--http HOST:PORT` have these metrics at `/metrics`, in the text fo
   {", ".join(f"{each:g}" for each in BOUNDS_S)} seconds.
 - `service` is the name of a service. A broker has metrics of its own for the {NAMED_MAX} services
   with most requests (`--metrics-services`); all others are summed as `other`, and so are services
-  that were removed. When a service moves between its name and `other`, no counter goes down, and
-  no request is counted twice. Add rates, not counters:
+  that were removed, or have never had a worker. When a service moves between its name and
+  `other`, no request is counted twice: the counter of `other` never goes down, and that of a
+  service begins again at 0 when it leaves and returns. Add rates, not counters:
   `sum(rate(requite_requests_accepted_total[5m]))`.
 - `/metrics/detailed?service=NAME` has all numbers of one service of a broker, whether it has
   metrics of its own or not.

@@ -56,9 +56,11 @@ async def test_the_wait_of_queued_requests_is_shown() -> None:
     with watched("--service-grace", "60") as (_, url, broker):
         async with AsyncClient(broker, service="absent") as client:
             calling = asyncio.create_task(client.call(b"x", timeout=60))
-            queued = ("requite_requests_queued",)
-            seen = await asyncio.to_thread(await_value, url, 1.0, *queued, service="absent")
-            assert (seen.value("requite_oldest_queued_seconds", service="absent") or 0) > 0
+            unserved = ("requite_requests_unserved",)
+            seen = await asyncio.to_thread(await_value, url, 1.0, *unserved, service="other")
+            assert seen.value("requite_requests_queued", service="other") == 1
+            assert (seen.value("requite_oldest_queued_seconds", service="other") or 0) > 0
+            assert seen.services() == {"other"}
             assert (seen.value("requite_broker_pending_bytes") or 0) > 1024
             calling.cancel()
             await asyncio.wait((calling,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from requite.metrics.selection import OTHER, Selection
 from requite.protocols.majordomo import census as at
 from requite.protocols.majordomo.census import NO_TALLY, Census, Traffic, added, tally_of
-from requite.protocols.majordomo.parties import REQUEST_SIZE, Service, size_of
+from requite.protocols.majordomo.parties import REQUEST_SIZE, Client, Service, size_of
 from requite.request import Status
 
 
@@ -101,6 +102,20 @@ async def test_a_service_named_other_is_counted_with_the_others() -> None:
     engine.request("a", 1)
     engine.request(OTHER, 7)
     assert accepted(await engine.read(selection)) == {"a": 1, OTHER: 7}
+
+
+async def test_names_that_clients_invent_get_no_metrics_of_their_own() -> None:
+    engine, selection = Engine(), Selection(5)
+    engine.request("served", 1)
+    for name in ("invented", "again"):
+        engine.request(name, 5)
+        engine.services[name].namer = cast(Client, object())
+    assert accepted(await engine.read(selection)) == {"served": 1, OTHER: 10}
+    engine.services["invented"].namer = None  # a worker has joined
+    engine.request("invented", 2)
+    assert accepted(await engine.read(selection)) == {"served": 1, "invented": 0, OTHER: 12}
+    engine.request("invented", 2)
+    assert accepted(await engine.read(selection)) == {"served": 1, "invented": 2, OTHER: 12}
 
 
 async def test_gauges_of_the_others_are_summed_and_the_oldest_wait_is_the_longest() -> None:

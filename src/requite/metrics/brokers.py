@@ -44,9 +44,9 @@ async def of_services(services: Iterable[Traffic], now: float) -> list[Family]:
     accepted, ended = Family(metrics.ACCEPTED), Family(metrics.ENDED)
     redelivered, took = Family(metrics.REDELIVERED), Family(metrics.TOOK)
     received, sent = Family(metrics.RECEIVED), Family(metrics.SENT)
-    queued, in_progress = Family(metrics.QUEUED), Family(metrics.IN_PROGRESS)
-    oldest, workers = Family(metrics.OLDEST), Family(metrics.WORKERS)
-    paused = Family(metrics.PAUSED)
+    queued, unserved = Family(metrics.QUEUED), Family(metrics.UNSERVED)
+    in_progress, oldest = Family(metrics.IN_PROGRESS), Family(metrics.OLDEST)
+    workers, paused = Family(metrics.WORKERS), Family(metrics.PAUSED)
     for number, each in enumerate(services, 1):
         if number % _PER_TURN == 0:
             await asyncio.sleep(0)
@@ -60,6 +60,7 @@ async def of_services(services: Iterable[Traffic], now: float) -> list[Family]:
             if count or status in _ENDED_FROM_START:
                 ended.add(count, name, word)
         queued.add(each.queued, name)
+        unserved.add(each.unserved, name)
         in_progress.add(each.in_progress, name)
         oldest.add(0.0 if each.oldest_at == inf else max(0.0, now - each.oldest_at), name)
         workers.add(each.idle, name, "idle")
@@ -75,6 +76,7 @@ async def of_services(services: Iterable[Traffic], now: float) -> list[Family]:
         received,
         sent,
         queued,
+        unserved,
         in_progress,
         oldest,
         workers,

@@ -65,6 +65,12 @@ TOOK: Final = Described(
 QUEUED: Final = Described(
     "requite_requests_queued", _GAUGE, "Requests that wait for a worker.", _SERVICE
 )
+UNSERVED: Final = Described(
+    "requite_requests_unserved",
+    _GAUGE,
+    "Requests that wait for a worker of a service that has none; for `other`, the sum of them.",
+    _SERVICE,
+)
 IN_PROGRESS: Final = Described(
     "requite_requests_in_progress", _GAUGE, "Requests at a worker.", _SERVICE
 )
@@ -255,6 +261,7 @@ GROUPS: Final = {
         RECEIVED,
         SENT,
         QUEUED,
+        UNSERVED,
         IN_PROGRESS,
         OLDEST,
         WORKERS,

@@ -1,12 +1,13 @@
 """Which services have metrics of their own, and the sum of the others.
 
 A broker may have 10,000 services, and Prometheus keeps each combination of labels for weeks. So the
-services with most requests have metrics under their names, and all others are one, `other`.
+services with most requests have metrics under their names, and all others are one, `other`. A
+service that never had a worker is always among the others: clients may invent any number of names.
 
-No counter goes down when a service changes its place, and no request is counted twice, so that
-rates stay true. The counter of a named service has what it counted while it was named; if it was
-seen before under `other`, that stays there. `other` has everything that no name has ever had: also
-what removed services counted since the last reading.
+No request is counted twice when a service changes its place, so that rates stay true. The counter
+of a named service has what it counted since it was named, this time; if it was seen before under
+`other`, that stays there. `other` never goes down, and has everything that no name has ever had:
+also what removed services counted since the last reading.
 """
 
 from __future__ import annotations
@@ -81,12 +82,13 @@ class Selection:
         return shown
 
     def _choose(self, services: Iterable[Service]) -> set[int]:
-        """Return the numbers of the services with most requests; among equals those that are named
-        already. Names have to differ, and from `OTHER`."""
+        """Return the numbers of the services with most requests, of those that have had workers or
+        that an operator paused; among equals those that are named already. Names have to differ,
+        and from `OTHER`."""
         named = self._named
         most = nlargest(
             self._named_max,
-            services,
+            (each for each in services if each.namer is None),
             key=lambda each: 2 * each.counters.accepted + (each.number in named),
         )
         numbers: dict[str, int] = {}
@@ -107,7 +109,7 @@ class Selection:
         return seen._replace(tally=shown)
 
 
-_NOTHING: Final = Traffic(OTHER, 0, NO_TALLY, 0, 0, inf, 0, 0, 0, 0, 0)
+_NOTHING: Final = Traffic(OTHER, 0, NO_TALLY, 0, 0, 0, inf, 0, 0, 0, 0, 0)
 
 
 def _together(one: Traffic, others: Iterable[Traffic]) -> Traffic:
@@ -115,6 +117,7 @@ def _together(one: Traffic, others: Iterable[Traffic]) -> Traffic:
     all_of_them = (one, *others)
     return one._replace(
         queued=sum([each.queued for each in all_of_them]),
+        unserved=sum([each.unserved for each in all_of_them]),
         in_progress=sum([each.in_progress for each in all_of_them]),
         oldest_at=min([each.oldest_at for each in all_of_them]),
         idle=sum([each.idle for each in all_of_them]),

@@ -47,6 +47,7 @@ class Traffic(NamedTuple):
 
     `number` tells it from earlier services of the same name, `tally` has its counters. `oldest_at`
     is when the request was accepted that has waited longest in the queue; infinite if none waits.
+    `unserved` requests wait while the service has no worker at all.
     A worker is `idle` or `busy`, unless it is `draining` or `blocked` (it does not read). `paused`
     is 1 or 0.
     """
@@ -55,6 +56,7 @@ class Traffic(NamedTuple):
     number: int
     tally: Tally
     queued: int
+    unserved: int
     in_progress: int
     oldest_at: float
     idle: int
@@ -164,6 +166,7 @@ def traffic_of(service: Service) -> Traffic:
         service.number,
         tally_of(service.counters),
         queue.length,
+        queue.length if service.is_bare else 0,
         in_progress,
         oldest_at,
         idle,
