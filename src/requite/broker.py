@@ -34,7 +34,7 @@ from requite.framing.zmtp_mechanism import Mechanism, PlainServer
 from requite.pair import Pair
 from requite.pair.standby_gate import StandbyGate, as_facts
 from requite.protocols.majordomo.broker import MajordomoBroker
-from requite.protocols.majordomo.census import Census
+from requite.protocols.majordomo.census import Census, Traffic, traffic_of
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.wire import TAKES_TRACES
@@ -200,6 +200,11 @@ class Broker(Daemon):
     def census(self) -> Census:
         """Return the numbers for metrics and dashboards."""
         return self._engine.census()
+
+    def traffic(self, service: str) -> Traffic | None:
+        """Return the numbers of a service for metrics; None if there is none of that name."""
+        found = self._engine.services.get(service.encode())
+        return None if found is None else traffic_of(found)
 
     @property
     def titanic(self) -> Titanic | None:

@@ -11,7 +11,7 @@ from requite.metrics.brokers import StoreFigures, of_broker, of_pair, of_service
 from requite.metrics.families import Family
 from requite.metrics.selection import Selection
 from requite.protocols.binarystar.view import PairView
-from requite.protocols.majordomo.census import Census, traffic_of
+from requite.protocols.majordomo.census import Census, Traffic
 from requite.protocols.titanic.core import TitanicSnapshot
 from requite.shell import clock
 
@@ -61,6 +61,7 @@ class BrokerReader(HasTrouble, Protocol):
     """A broker."""
 
     def census(self) -> Census: ...
+    def traffic(self, service: str) -> Traffic | None: ...
     @property
     def titanic(self) -> TitanicReader | None: ...
     @property
@@ -95,10 +96,8 @@ class WatchedBroker:
     async def read_service(self, name: str) -> Sequence[Collector] | None:
         """See `Watched.read_service`. These are all that the service counted, also before it had
         metrics of its own at `/metrics`."""
-        for service in self._broker.census().services:
-            if service.name.decode(errors="backslashreplace") == name:
-                return await of_services([traffic_of(service)], clock.now())
-        return None
+        seen = self._broker.traffic(name)
+        return None if seen is None else await of_services([seen], clock.now())
 
 
 def read_titanic(titanic: TitanicReader) -> list[Family]:
