@@ -5,8 +5,8 @@ GET /metrics/detailed?service=NAME   all numbers of one service of a broker
 GET /health                          200: the process lives, and its event loop turns
 GET /ready                           200 if it can do its work, else 503 and the reason
 
-Anyone who can connect may ask. `reading.py` bounds what readings of /metrics cost; the other answers
-cost what the HTTP around them does, however many services there are.
+Anyone who can connect may ask. `reading.py` bounds what readings of /metrics cost; the other
+answers cost what the HTTP around them does, however many services there are.
 """
 
 from __future__ import annotations
