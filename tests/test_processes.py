@@ -54,6 +54,15 @@ def test_a_child_that_ends_on_sigterm_is_not_killed():
         assert child.report().startswith(f"the server ended with status {-signal.SIGTERM}")
 
 
+def test_children_do_not_fight_for_the_port_of_their_parent(monkeypatch):
+    monkeypatch.setenv("REQUITE_HTTP", ":9464")
+    monkeypatch.setenv("REQUITE_JOURNAL", "journal")
+    show = python("import os; print(*sorted(n for n in os.environ if n.startswith('REQUITE_')))")
+    with Children() as children:
+        child = children.start(show, name="one")
+        child.wait_for("^REQUITE_JOURNAL$", WAIT_S)
+
+
 @pytest.mark.parametrize("command", [python("print('hello')"), ["requite-no-such-program"]])
 def test_waiting_for_a_line_fails_when_the_child_ends(command):
     with Children() as children:

@@ -42,12 +42,17 @@ class State(StrEnum):
     ABSENT = "not needed"
 
 
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "REQUITE_HTTP"}
+
+
 class Child:
     """A child process: a program, or a Python module (`-m`, its name, its arguments).
 
     A thread reads its stdout, and stderr too if `merge_stderr`. `name` appears in errors. With
-    `has_stdin`, `write_line` writes to its stdin. `environment` has further variables, `folder` is
-    its working directory. Ctrl-C reaches the parent only.
+    `has_stdin`, `write_line` writes to its stdin. `environment` has variables beside those of this
+    process, without REQUITE_HTTP: only one process can have a port. `folder` is its working
+    directory. Ctrl-C reaches the parent only.
     """
 
     def __init__(
@@ -70,7 +75,7 @@ class Child:
             stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merge_stderr else self._stderr,
-            env=None if environment is None else {**os.environ, **environment},
+            env=_inherited() | dict(environment or {}),
             cwd=folder,
             process_group=0,
         )

@@ -282,6 +282,7 @@ async def test_workers_get_no_secrets_of_the_manager(
     ours = {
         "AWS_SECRET_ACCESS_KEY": "secret",
         "MY_DATABASE_URL": "secret",
+        "REQUITE_HTTP": ":9464",
         "REQUITE_POOL__RABBITMQ__MANAGEMENT_URL": "http://admin:secret@rabbit:15672",
         "shop_c": "3",
     }
@@ -300,6 +301,7 @@ async def test_a_manager_may_pass_its_whole_environment_on(
     backend: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANYTHING", "goes")
+    monkeypatch.setenv("REQUITE_HTTP", ":0")
     await backend.make(replace(backend.settings(), pass_environment=("*",))).start("42")
     await until_running(backend)
     [seen] = await backend.environments()

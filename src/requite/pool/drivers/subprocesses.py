@@ -40,8 +40,10 @@ _log = logging.getLogger("requite.pool")
 _LAUNCH: Final = ("/bin/sh", "-c", 'echo $$ >>"$0" && exec "$@"')
 _PASSED: Final = (
     *("PATH", "HOME", "LANG", "LC_*", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHON*"),
-    "REQUITE_*",  # without the manager's own settings, which may have passwords
+    "REQUITE_*",
 )
+# The manager's own settings, which may have passwords, and a port that only one process can have.
+_KEPT: Final = (f"{PREFIX}*", "REQUITE_HTTP")
 _KILLED_S: Final = 5.0
 _POLL_S: Final = 0.02  # between two checks of a stopping process
 
@@ -281,7 +283,7 @@ def _passed_on(environ: Mapping[str, str], names: Sequence[str]) -> dict[str, st
     return {
         name: value
         for name, value in environ.items()
-        if _is_among(name, names) or (_is_among(name, _PASSED) and not name.startswith(PREFIX))
+        if _is_among(name, names) or (_is_among(name, _PASSED) and not _is_among(name, _KEPT))
     }
 
 
