@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 _SHOWN_MAX: Final = 100
+_ANY: Final = {"0.0.0.0", "::"}  # no names: a browser that asks for them reaches its own machine
 
 
 class Hosts:
-    """The hosts of a server: `names`, the address of each connection, and on loopback addresses all
-    names of the loopback interface."""
+    """The hosts of a server: `names` without wildcard addresses, the address of each connection,
+    and on loopback addresses all names of the loopback interface."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names: Final = {canonical(each) for each in names} - {None}
+        self._names: Final = {canonical(each) for each in names} - _ANY - {None}
 
     def foreign_host(self, scope: Scope) -> str | None:
         """Return the `Host` of a request if it is another one, quoted and shortened."""
