@@ -60,7 +60,7 @@ def test_children_do_not_fight_for_the_port_of_their_parent(monkeypatch):
     show = python("import os; print(*sorted(n for n in os.environ if n.startswith('REQUITE_')))")
     with Children() as children:
         child = children.start(show, name="one")
-        child.wait_for("^REQUITE_JOURNAL$", WAIT_S)
+        assert child.wait_for("^REQUITE_JOURNAL$", WAIT_S)
 
 
 @pytest.mark.parametrize("command", [python("print('hello')"), ["requite-no-such-program"]])
