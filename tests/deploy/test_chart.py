@@ -79,6 +79,20 @@ def test_the_configuration_is_valid(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert f"would listen on {scheme}://0.0.0.0:{port}" in capsys.readouterr().out
 
 
+def test_clients_do_not_reach_the_metrics() -> None:
+    """They have no users, and `service.type` may let in the whole world."""
+    templates = {
+        name: (CHART / f"templates/{name}.yaml").read_text()
+        for name in ("service", "metrics-service")
+    }
+    ports = {name: re.findall(r"- name: (\w+)", text) for name, text in templates.items()}
+    assert ports == {"service": ["mdp"], "metrics-service": ["metrics"]}
+    assert "type: ClusterIP\n" in templates["metrics-service"]
+    words = arguments(secure=True)
+    assert words[words.index("--http-host") + 1] == "b-requite-metrics"
+    assert 'name: {{ include "requite.name" . }}-metrics\n' in templates["metrics-service"]
+
+
 def test_a_changed_secret_is_read_again(tmp_path: Path) -> None:
     """Kubernetes mounts a Secret as links into a folder, and exchanges that folder."""
     for version in ("old", "new"):
@@ -122,10 +136,15 @@ def chart(helm: Any) -> Iterator[Any]:
 
 
 def objects(chart: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the objects of a release, by kind."""
+    """Return the objects of a release, by kind; that of metrics as `MetricsService`."""
     files = chart.render(values, name="b", namespace="n")
     found = [yaml.safe_load(text) for name, text in files.items() if name.endswith(".yaml")]
-    return {each["kind"]: each for each in found if each}
+    return {kind_of(each): each for each in found if each}
+
+
+def kind_of(made: dict[str, Any]) -> str:
+    is_for_metrics = made["metadata"]["name"].endswith("-metrics")
+    return ("Metrics" if is_for_metrics else "") + str(made["kind"])
 
 
 @pytest.mark.parametrize("values", VARIANTS)
@@ -139,7 +158,7 @@ def test_helm_lint_has_no_complaint(helm: Any, values: dict[str, Any]) -> None:
 def test_kubernetes_accepts_the_objects(chart: Any, values: dict[str, Any]) -> None:
     kubernetes = pytest.importorskip("kubernetes_validate", reason="not here: make deploy")
     made = objects(chart, values)
-    assert made.keys() >= {"ConfigMap", "Service", "StatefulSet"}
+    assert made.keys() >= {"ConfigMap", "Service", "MetricsService", "StatefulSet"}
     for each in made.values():
         kubernetes.validate(each, kubernetes.latest_version(), strict=True)
 
@@ -224,4 +243,4 @@ def test_the_probes_pass_while_the_broker_works(chart: Any) -> None:
         broker.line()
         for probe in probes:
             assert get(url, probe["path"]).status == 200
-        assert get(url, "/metrics", {"Host": f"b-requite:{ports['metrics']}"}).status == 200
+        assert get(url, "/metrics", {"Host": f"b-requite-metrics:{ports['metrics']}"}).status == 200
