@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -127,6 +128,30 @@ async def test_gauges_of_the_others_are_summed_and_the_oldest_wait_is_the_longes
         engine.services[name].is_paused = True
     rows = await engine.read(selection)
     assert (rows["a"].paused, rows[OTHER].paused) == (0, 2)
+
+
+async def test_the_choice_lets_the_loop_turn() -> None:
+    engine, selection = Engine(), Selection(2)
+    turned: list[int] = []
+
+    class Services(tuple[Service, ...]):
+        """Notes which turn of the loop each pass, and each thousand of services, is in."""
+
+        def __iter__(self) -> Iterator[Service]:
+            for number, each in enumerate(super().__iter__()):
+                if number % 1000 == 0:
+                    passes.append(len(turned))
+                    asyncio.get_running_loop().call_soon(turned.append, number)
+                yield each
+
+    passes: list[int] = []
+    for number in range(2500):
+        engine.request(f"service-{number}", 1 + number // 2499)
+    census = engine.census()
+    rows = await selection.read(census._replace(services=Services(census.services)))
+    assert passes[:4] == [0, 1, 2, 3]
+    assert len(rows) == 3
+    assert "service-2499" in {each.name for each in rows}
 
 
 @pytest.mark.slow

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from tests.metrics.test_brokers import NEW
+
 from requite.broker import Broker
 from requite.metrics.families import text_of
 from requite.metrics.watched import WatchedBroker
@@ -19,6 +23,26 @@ class OneService:
 
     def traffic(self, service: str) -> Traffic | None:
         return traffic_of(Service(b"echo")) if service == "echo" else None
+
+
+class Counted(OneService):
+    """A broker that notes whether the loop turns after its census."""
+
+    has_turned = False
+
+    def census(self) -> Census:
+        asyncio.get_running_loop().call_soon(setattr, self, "has_turned", True)
+        return NEW
+
+    @property
+    def titanic(self) -> None:  # asked for next
+        assert self.has_turned
+
+
+async def test_the_loop_turns_after_a_census() -> None:
+    broker = Counted()
+    assert await WatchedBroker(broker, 100).read()
+    assert broker.has_turned
 
 
 async def test_one_service_is_read_without_a_census() -> None:

@@ -23,7 +23,7 @@ _ENDED_FROM_START: Final = {Status.OK, Status.FAILED, Status.OVERLOADED, Status.
 _REFUSED_FROM_START: Final = {Status.OVERLOADED, Status.DENIED}
 _VERBS: Final = (*VERBS, "connect", "call id", "quota")
 _NS: Final = 1e9
-_PER_TURN: Final = 20  # services in one turn of the loop, in about 1 ms
+_PER_TURN: Final = 10  # services in one turn of the loop, in 1.2 ms (CPython 3.11)
 
 
 class StoreFigures(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -85,6 +86,7 @@ class WatchedBroker:
         """See `Watched.read`."""
         broker = self._broker
         census = broker.census()
+        await asyncio.sleep(0)  # 10,000 services and as many peers take 1 ms
         families = of_broker(census)
         if broker.titanic is not None:
             families += read_titanic(broker.titanic)
