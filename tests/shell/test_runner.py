@@ -180,3 +180,18 @@ async def test_the_log_line_of_a_failed_handler_has_the_id_of_the_request(
     await run.runner.close()
     assert lines(caplog) == ["a handler of it failed"]
     assert getattr(caplog.records[-1], "request_id", None) == expected
+
+
+async def test_handlers_that_a_close_interrupts_count_as_cancelled() -> None:
+    started = asyncio.Event()
+
+    async def blocks(_request: Request) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    run = Run(blocks)
+    run.runner.deliver(0, Request("it", [b"hi"]))
+    await started.wait()
+    await run.runner.close()
+    seen = run.runner.handled()
+    assert (seen.ok, seen.failed, seen.cancelled, sum(seen.counts)) == (0, 0, 1, 1)

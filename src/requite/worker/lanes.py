@@ -59,6 +59,7 @@ class Lanes(Generic[Token, Work]):
         self._context = copy_context()  # that of each request
         self.took: Final = Durations()  # of work that was begun
         self.withdrawn = 0  # work that was cancelled before it began
+        self.interrupted = 0  # work that `close` interrupted; `dropped` is not called
         self._looking = False  # `_wake_one` is scheduled in this iteration
         self._closed = False
 
@@ -148,6 +149,7 @@ class Lanes(Generic[Token, Work]):
                     await self._run(token, work)
                 except asyncio.CancelledError:
                     if self._closed:
+                        self.interrupted += 1
                         raise
                     self._dropped(token)
                 finally:

@@ -89,14 +89,14 @@ class Runner:
     def handled(self) -> Handled:
         """Return counts of the requests."""
         lanes = self._lanes
-        took, bad = lanes.took, self._failures + self._drops - lanes.withdrawn
+        took, cancelled = lanes.took, self._drops + lanes.interrupted
         return Handled(
             self._service.name,
             lanes.waiting,
             lanes.running,
-            took.count - bad,
+            took.count - self._failures - (cancelled - lanes.withdrawn),
             self._failures,
-            self._drops,
+            cancelled,
             tuple(took.counts),
             took.total_s,
         )
