@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping
 
 from requite.metrics import catalogue as metrics
 from requite.metrics.families import Family, singles
+from requite.metrics.handled import Handled
 from requite.protocols.pirate.jobs import QueueSnapshot
 from requite.protocols.scalability.jobs import DeviceSnapshot
-
-
-class Handled(Protocol):
-    """What a worker did for one service (`requite.worker.handled`)."""
-
-    @property
-    def service(self) -> str: ...
-    @property
-    def waiting(self) -> int: ...
-    @property
-    def running(self) -> int: ...
-    @property
-    def ok(self) -> int: ...
-    @property
-    def failed(self) -> int: ...
-    @property
-    def cancelled(self) -> int: ...
-    @property
-    def counts(self) -> Sequence[int]: ...
-    @property
-    def took_s(self) -> float: ...
 
 
 def of_worker(services: Iterable[Handled]) -> list[Family]:

@@ -14,8 +14,8 @@ from typing import Any, Final
 from requite.chronicle import NO_CALL
 from requite.engine import Finished, Input, Produced, Progressed, Started
 from requite.errors import RemoteFailure
+from requite.metrics.handled import Handled
 from requite.request import Request, Status
-from requite.worker.handled import Handled
 from requite.worker.handler import Kind, Service, closing_parts, frames_of, text_of
 from requite.worker.lanes import Lanes
 

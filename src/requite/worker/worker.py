@@ -13,6 +13,7 @@ from requite.chronicle import WriterRole
 from requite.core.liveness import HeartbeatPolicy
 from requite.errors import ConfigurationError
 from requite.framing import Limits
+from requite.metrics.handled import Handled
 from requite.principal import Principal
 from requite.shell import clock
 from requite.shell.aio import AioShell
@@ -28,7 +29,6 @@ from requite.shell.journaling import (
 from requite.speaks.endpoints import Urls, bound_at
 from requite.speaks.plans import ServicePlan, WorkerSettings
 from requite.speaks.registry import read_endpoints
-from requite.worker.handled import Handled
 from requite.worker.handler import Group, Service
 from requite.worker.plans import expanded, plans_for
 from requite.worker.runner import Runner
