@@ -110,6 +110,9 @@ async def test_a_client_that_goes_away_cancels_its_call(method: str, how: str) -
             writer.close()
         assert await taken(held.cancelled) == method
         await asyncio.wait_for(door.server.gateway.drain(), WAIT_S)  # its place is free
+        metrics = (await door.http.get("/metrics")).text
+        answered = [line for line in metrics.splitlines() if "gateway_answered_total{" in line]
+        assert answered == ['requite_gateway_answered_total{code="499"} 1.0']
         writer.close()
 
 

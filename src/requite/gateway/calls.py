@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_CLIENT_GONE: Final = 499
+"""The status of an answer that has no reader any more; no client sees it."""
+
 _CHANGED: Final = ("BadRequest", "NoMethod", "BadReply")
 """Failures that may mean that the service has changed since it described itself."""
 
@@ -85,7 +88,7 @@ class Calls:
                 else:
                     await answer_early(response, receive, send)
             except ClientDisconnect:
-                await Response(status_code=400)(scope, receive, send)  # nobody reads it
+                await Response(status_code=_CLIENT_GONE)(scope, receive, send)  # for the metrics
 
     def _enter(self) -> None:
         if self.is_draining:

@@ -227,7 +227,10 @@ DEVICE_HELD: Final = Described(
 
 # --- gateways -------------------------------------------------------------------------------------
 GATEWAY_ANSWERED: Final = Described(
-    "requite_gateway_answered_total", _COUNTER, "HTTP requests that were answered.", ("code",)
+    "requite_gateway_answered_total",
+    _COUNTER,
+    "HTTP requests that were answered, by status; 499: the client disconnected before the end.",
+    ("code",),
 )
 GATEWAY_TOOK: Final = Described(
     "requite_gateway_duration_seconds",
