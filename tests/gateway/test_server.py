@@ -363,7 +363,8 @@ def test_places(text: str, place: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "8080", "a:", "::1:80", "a:65536", "a:-1", "http://a:1", "a:²"]
+    "text",
+    ["", "8080", "a:", "::1:80", "a:65536", "a:0000099999", "a:-1", "http://a:1", "a:²"],
 )
 def test_what_is_no_place(text: str) -> None:
     with pytest.raises(ConfigurationError, match="HOST:PORT"):

@@ -8,6 +8,7 @@ from requite.errors import ConfigurationError
 from requite.transport.address import PORT_MAX
 
 _LOCALHOST: Final = "127.0.0.1"
+_DIGITS_MAX: Final = len(str(PORT_MAX))
 
 
 class Place(NamedTuple):
@@ -22,7 +23,13 @@ def parse_place(text: str) -> Place:
     `ConfigurationError`."""
     host, colon, digits = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    is_port = digits.isdecimal() and digits.isascii() and int(digits[:6]) <= PORT_MAX
-    if not colon or not is_port or (":" in host and bare == host) or "/" in host:
+    is_port = digits.isdecimal() and digits.isascii() and len(digits) <= _DIGITS_MAX
+    if (
+        not colon
+        or not is_port
+        or int(digits) > PORT_MAX
+        or (":" in host and bare == host)
+        or "/" in host
+    ):
         raise ConfigurationError(f"an address of HTTP is HOST:PORT or :PORT, not {text!r}")
     return Place(bare or _LOCALHOST, int(digits))
