@@ -23,13 +23,8 @@ def parse_place(text: str) -> Place:
     `ConfigurationError`."""
     host, colon, digits = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    is_port = digits.isdecimal() and digits.isascii() and len(digits) <= _DIGITS_MAX
-    if (
-        not colon
-        or not is_port
-        or int(digits) > PORT_MAX
-        or (":" in host and bare == host)
-        or "/" in host
-    ):
+    is_number = digits.isdecimal() and digits.isascii() and len(digits) <= _DIGITS_MAX
+    is_port = is_number and int(digits) <= PORT_MAX
+    if not colon or not is_port or (":" in host and bare == host) or "/" in host:
         raise ConfigurationError(f"an address of HTTP is HOST:PORT or :PORT, not {text!r}")
     return Place(bare or _LOCALHOST, int(digits))
