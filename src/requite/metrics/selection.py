@@ -30,7 +30,6 @@ from requite.protocols.majordomo.census import (
 )
 from requite.protocols.majordomo.parties import Service
 
-NAMED_MAX: Final = 100
 OTHER: Final = "other"
 _OTHER: Final = OTHER.encode()
 # Services in one turn of the loop (CPython 3.11).
@@ -51,7 +50,7 @@ class Selection:
     One reading at a time.
     """
 
-    def __init__(self, named_max: int = NAMED_MAX) -> None:
+    def __init__(self, named_max: int) -> None:
         self._named_max: Final = named_max
         self._named: dict[int, _Named] = {}  # by number of the service
         self._former = NO_TALLY  # what services showed that are not named any more

@@ -162,7 +162,7 @@ def traffic_of(service: Service) -> Traffic:
     if queue.length:
         oldest_at = min([pending.accepted_at for pending in queue.firsts()])
     return Traffic(
-        service.name.decode(errors="backslashreplace"),
+        service.name.decode(),
         service.number,
         tally_of(service.counters),
         queue.length,
