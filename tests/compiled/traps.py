@@ -16,6 +16,7 @@ import ast
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from mypy import build, nodes, types
 from mypy.modulefinder import BuildSource
@@ -67,6 +68,9 @@ def _is_made_by_a_call(line: ast.stmt) -> bool:
     return False
 
 
+_IDENTITY: Final = frozenset({ast.Is, ast.IsNot})
+
+
 def in_types(source: Path, names: Sequence[str]) -> list[str]:
     """Return the comparisons by identity of unboxed values, in modules below `source`."""
     options = Options()
@@ -84,7 +88,7 @@ def in_types(source: Path, names: Sequence[str]) -> list[str]:
     places: dict[tuple[int | None, ...], list[str]] = {}
     for name in names:
         for node in ast.walk(ast.parse((source / name).read_text())):
-            if isinstance(node, ast.Compare):
+            if isinstance(node, ast.Compare) and _IDENTITY.intersection(map(type, node.ops)):
                 place = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
                 places.setdefault(place, []).append(name)
     return sorted(
