@@ -12,7 +12,7 @@ from requite.engine import Received
 from requite.protocols.majordomo import management
 from requite.protocols.majordomo.wire import NO_CALL, ClientRequest
 
-COSTLY = (b"mmi.stats", b"mmi.list", b"mmi.workers", b"mmi.under")
+COSTLY = (b"mmi.stats", b"mmi.list", b"mmi.workers", b"mmi.under", b"mmi.census")
 MANY = 20_000  # the attack sent 488 KiB of them
 
 

@@ -117,6 +117,8 @@ def test_older_clients_are_denied_in_silence_unless_they_are_to_be_told(version:
         (b"mmi.stats", b"", {}, False),
         (b"mmi.stats", b"", {"call": ("*",)}, False),
         (b"mmi.stats", b"", {"admin": ("stats",)}, True),
+        (b"mmi.census", b"", {"call": ("*",)}, False),
+        (b"mmi.census", b"", {"admin": ("stats",)}, True),
         (b"mmi.stats", b"", {"admin": ("*",)}, True),
         (b"mmi.under", b"thumbs/", {}, False),
         (b"mmi.under", b"thumbs/", {"pool": ("thumbs",)}, True),

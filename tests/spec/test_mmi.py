@@ -96,7 +96,9 @@ def test_a_worker_that_registers_a_reserved_name_is_disconnected(version: str, n
 
 
 @requirement("mmi:reserved")
-@pytest.mark.parametrize("name", [b"mmi.list", b"mmi.stats", b"mmi.workers", b"mmi.ping"])
+@pytest.mark.parametrize(
+    "name", [b"mmi.list", b"mmi.stats", b"mmi.workers", b"mmi.census", b"mmi.ping"]
+)
 @every_version
 def test_requites_own_services_reply_with_one_frame_of_json(
     bench: BrokerBench, name: bytes

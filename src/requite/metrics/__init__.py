@@ -4,6 +4,7 @@ catalogue.py   every metric: name, kind, labels and meaning
 families.py    its values, and the text of Prometheus
 selection.py   which services have values of their own, and the sum of the others
 brokers.py     the metrics of brokers, their Titanic and their pair
+figures.py     rates and percentiles between two readings of a broker
 handled.py     what a worker did for a service
 servers.py     those of workers, queues and devices
 process.py     those of every process

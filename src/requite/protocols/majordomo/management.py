@@ -6,6 +6,7 @@
 | `mmi.list` | anything | `[{"service", "workers", "waiting", "queued", "in_progress", "paused"}]` |
 | `mmi.stats` | a service name, or empty: all | `{"services": [...], "clients", "pending", ...}` |
 | `mmi.workers` | a service name, or empty: all | `[{"service", "worker", "dialect", ...}]` |
+| `mmi.census` | a service name, or empty: all | the numbers of metrics: `reading.py` |
 | `mmi.under` | what names begin with | `[{"service", "workers": [...], "queued", ...}]` |
 | `mmi.ping` | anything | `{"pong": true, "draining"}` |
 | `mmi.pair` | anything | of one of a pair: `{"role", "state", "epoch", ...}`; else `501` |
@@ -35,13 +36,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Protocol
 
 from requite.principal import Principal
+from requite.protocols.majordomo.census import Census, traffic_of
 from requite.protocols.majordomo.parties import Client, Party, Service, Worker
 from requite.protocols.majordomo.permissions import ACTS, lacks_to_call
+from requite.protocols.majordomo.reading import reading_of, to_json
 from requite.protocols.majordomo.wire import ClientRequest
 from requite.request import Status
 from requite.value import Value
 
-_REUSABLE: Final = (b"mmi.list", b"mmi.stats", b"mmi.workers")
+_REUSABLE: Final = (b"mmi.list", b"mmi.stats", b"mmi.workers", b"mmi.census")
 _REUSE_ROWS_MIN: Final = 50
 _REUSE_S_PER_ROW: Final = 50e-6  # five times what a row takes to be made
 _REUSE_S_MAX: Final = 0.25
@@ -122,6 +125,7 @@ class BrokerView(Protocol):
     @property
     def services(self) -> Mapping[bytes, Service]: ...
     def snapshot(self) -> Snapshot: ...
+    def census(self) -> Census: ...
 
 
 def snapshot(
@@ -167,10 +171,10 @@ class Management:
         subject, rows = body[0], len(self._broker.services) + len(self._broker.parties)
         if rows < _REUSE_ROWS_MIN or name not in _REUSABLE:
             self._answers.clear()
-            return handler(subject, self._broker)
+            return handler(subject, self._broker, now)
         until, made = self._answers.get((name, subject), (now, b""))
         if now >= until:
-            made = handler(subject, self._broker)
+            made = handler(subject, self._broker, now)
             if len(self._answers) >= _ANSWERS_MAX:
                 self._answers.clear()
             self._answers[name, subject] = now + min(_REUSE_S_MAX, rows * _REUSE_S_PER_ROW), made
@@ -188,18 +192,18 @@ def _may_not_ask(client: Client, service: bytes) -> bool:
     return _MANAGERS not in service and bool(lacks_to_call(client.principal, service, []))
 
 
-def _is_registered(subject: bytes, broker: BrokerView) -> bytes:
+def _is_registered(subject: bytes, broker: BrokerView, _now: float) -> bytes:
     service = broker.services.get(subject)
     return b"404" if service is None or service.is_bare else b"200"
 
 
-def _list(_subject: bytes, broker: BrokerView) -> bytes:
+def _list(_subject: bytes, broker: BrokerView, _now: float) -> bytes:
     brief = ("service", "workers", "waiting", "queued", "in_progress", "paused")
     states = map(_service_state, broker.services.values())
     return _json([{name: getattr(state, name) for name in brief} for state in states])
 
 
-def _stats(subject: bytes, broker: BrokerView) -> bytes:
+def _stats(subject: bytes, broker: BrokerView, _now: float) -> bytes:
     whole = asdict(broker.snapshot())
     del whole["workers"]
     if broker.standing is not None:
@@ -207,11 +211,11 @@ def _stats(subject: bytes, broker: BrokerView) -> bytes:
     return _json(whole | {"services": _about(subject, whole["services"])})
 
 
-def _workers(subject: bytes, broker: BrokerView) -> bytes:
+def _workers(subject: bytes, broker: BrokerView, _now: float) -> bytes:
     return _json(_about(subject, [asdict(worker) for worker in broker.snapshot().workers]))
 
 
-def _under(subject: bytes, broker: BrokerView) -> bytes:
+def _under(subject: bytes, broker: BrokerView, _now: float) -> bytes:
     return _json(
         [
             {
@@ -227,7 +231,14 @@ def _under(subject: bytes, broker: BrokerView) -> bytes:
     )
 
 
-def _ping(_subject: bytes, broker: BrokerView) -> bytes:
+def _census(subject: bytes, broker: BrokerView, now: float) -> bytes:
+    census = broker.census()
+    seen = [traffic_of(each) for each in census.services if not subject or each.name == subject]
+    pair = None if broker.standing is None else broker.standing()
+    return to_json(reading_of(census, seen, now, pair))
+
+
+def _ping(_subject: bytes, broker: BrokerView, _now: float) -> bytes:
     return _json({"pong": True, "draining": broker.draining})
 
 
@@ -236,15 +247,16 @@ def _whoami(principal: Principal) -> bytes:
     return _json({"principal": principal.name, "rights": rights and asdict(rights)})
 
 
-def _pair(_subject: bytes, broker: BrokerView) -> bytes:
+def _pair(_subject: bytes, broker: BrokerView, _now: float) -> bytes:
     return b"501" if broker.standing is None else _json(broker.standing())
 
 
-_HANDLERS: dict[bytes, Callable[[bytes, BrokerView], bytes]] = {
+_HANDLERS: dict[bytes, Callable[[bytes, BrokerView, float], bytes]] = {
     b"mmi.service": _is_registered,
     b"mmi.list": _list,
     b"mmi.stats": _stats,
     b"mmi.workers": _workers,
+    b"mmi.census": _census,
     b"mmi.under": _under,
     b"mmi.ping": _ping,
     b"mmi.pair": _pair,

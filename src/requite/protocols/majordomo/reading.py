@@ -1,0 +1,158 @@
+"""A broker's numbers at one moment, as `mmi.census` answers them: one frame of JSON.
+
+`requite top` and the page of a broker show the difference of two such readings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import Any, Final, NamedTuple
+
+from requite.core.durations import BOUNDS_S
+from requite.protocols.majordomo import census as at
+from requite.protocols.majordomo.census import Census, Tally, Traffic
+from requite.request import Status
+
+_STATUSES: Final = tuple(status.name.lower() for status in Status)
+_COUNTS: Final = ("queued", "unserved", "in_progress", "idle", "busy", "draining", "blocked")
+_WHOLE: Final = (
+    "services_count",
+    "services_max",
+    "clients",
+    "workers",
+    "newcomers",
+    "unread",
+    "pending",
+    "pending_bytes",
+    "pending_bytes_max",
+)
+
+
+class Reading(NamedTuple):
+    """A broker at one moment.
+
+    `at` is by the broker's own clock, in seconds. `services` may be fewer than `services_count`, if
+    some are summed as one. `refused` counts requests that were never accepted, by status, and
+    `denied` what principals had no right to, by verb. `pair` is what `mmi.pair` answers; None: the
+    broker is none of a pair. See `Census` for the others.
+    """
+
+    at: float
+    services: tuple[Traffic, ...]
+    services_count: int
+    services_max: int
+    clients: int
+    workers: int
+    newcomers: int
+    unread: int
+    pending: int
+    pending_bytes: int
+    pending_bytes_max: int
+    refused: Mapping[str, int]
+    denied: Mapping[str, int]
+    draining: bool
+    pair: Mapping[str, Any] | None = None
+
+
+def reading_of(
+    census: Census, services: Iterable[Traffic], now: float, pair: Mapping[str, Any] | None
+) -> Reading:
+    """Return a reading of the broker that has this census."""
+    return Reading(
+        at=now,
+        services=tuple(services),
+        services_count=len(census.services),
+        services_max=census.services_max,
+        clients=census.clients,
+        workers=census.workers,
+        newcomers=census.newcomers,
+        unread=census.unread,
+        pending=census.pending,
+        pending_bytes=census.pending_size,
+        pending_bytes_max=census.pending_size_max,
+        refused=_by_status(census.refused),
+        denied=census.denied,
+        draining=census.draining,
+        pair=pair,
+    )
+
+
+def by_status(tally: Tally) -> dict[str, int]:
+    """Return how many requests of a tally ended with each status, without those that none had."""
+    return _by_status(tally[at.ENDED])
+
+
+def _by_status(counts: Iterable[int]) -> dict[str, int]:
+    return {name: count for name, count in zip(_STATUSES, counts, strict=True) if count}
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+def to_json(reading: Reading) -> bytes:
+    """Return a reading as JSON."""
+    facts: dict[str, Any] = {"at": round(reading.at, 6), "bounds_s": BOUNDS_S}
+    facts |= {name: getattr(reading, name) for name in _WHOLE}
+    facts |= {"refused": reading.refused, "denied": reading.denied, "draining": reading.draining}
+    if reading.pair is not None:
+        facts["pair"] = reading.pair
+    facts["services"] = [_facts_of(each, reading.at) for each in reading.services]
+    return json.dumps(facts, separators=(",", ":")).encode()
+
+
+def from_json(text: bytes) -> Reading:
+    """Return the reading that JSON has. Raises `ValueError` if it has none."""
+    facts = json.loads(text)
+    try:
+        if tuple(facts["bounds_s"]) != BOUNDS_S:
+            raise ValueError("the bounds of its durations are others")
+        now = float(facts["at"])
+        return Reading(
+            at=now,
+            services=tuple(_traffic_in(each, now) for each in facts["services"]),
+            refused={str(name): int(count) for name, count in facts["refused"].items()},
+            denied={str(name): int(count) for name, count in facts["denied"].items()},
+            draining=bool(facts["draining"]),
+            pair=facts.get("pair"),
+            **{name: int(facts[name]) for name in _WHOLE},
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it lacks {error}") from error
+
+
+def _facts_of(seen: Traffic, now: float) -> dict[str, Any]:
+    tally = seen.tally
+    return {
+        "service": seen.name,
+        "number": seen.number,
+        "accepted": tally[at.ACCEPTED],
+        "redelivered": tally[at.REDELIVERED],
+        "request_bytes": tally[at.RECEIVED],
+        "reply_bytes": tally[at.SENT],
+        "ended": by_status(tally),
+        "took": tally[at.TOOK],
+        "took_ns": tally[at.TOOK_NS],
+        **{name: getattr(seen, name) for name in _COUNTS},
+        "oldest_s": None if seen.oldest_at == inf else round(max(0.0, now - seen.oldest_at), 6),
+        "paused": bool(seen.paused),
+    }
+
+
+def _traffic_in(facts: Mapping[str, Any], now: float) -> Traffic:
+    ended, oldest_s = facts["ended"], facts["oldest_s"]
+    took = [int(count) for count in facts["took"]]
+    if len(took) != len(BOUNDS_S) + 1:
+        raise ValueError("a service has other durations")
+    numbers = ("accepted", "redelivered", "request_bytes", "reply_bytes", "took_ns")
+    return Traffic(
+        name=str(facts["service"]),
+        number=int(facts["number"]),
+        tally=(
+            *[int(facts[name]) for name in numbers],
+            *[int(ended.get(name, 0)) for name in _STATUSES],
+            *took,
+        ),
+        oldest_at=inf if oldest_s is None else now - float(oldest_s),
+        paused=int(facts["paused"]),
+        **{name: int(facts[name]) for name in _COUNTS},
+    )
