@@ -14,7 +14,7 @@ from requite.cli.why_printing import say_failures, say_story, say_unknown
 from requite.errors import ConfigurationError
 from requite.journal.search import Findings, search
 from requite.story.failures import failures
-from requite.story.telling import tell
+from requite.story.telling import record_of, tell
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _EXAMPLE: Final = "37318fdeaa15e1b00000000000000007"
@@ -84,10 +84,7 @@ def why(
     _complain_of_index(findings)
     story = tell(findings, request_id)
     if as_json:
-        found = {"request_id": request_id, "found": story is not None}
-        told = {} if story is None else story.record()
-        logs = [cover.record() for cover in findings.logs]
-        say_json(found | told | {"logs": logs, "missing_logs": findings.missing})
+        say_json(record_of(story, request_id, findings))
     elif story is None:
         say_unknown(request_id, findings)
     else:
@@ -99,14 +96,7 @@ def _list_failed(words: tuple[str, ...], within_s: float, count: int, *, as_json
     found = failures(_places(words, ()), within_s, count)
     _complain_of_index(found.findings)
     if as_json:
-        times = {"since": found.since, "until": found.until}
-        say_json(
-            {
-                **{name: at and at.isoformat() for name, at in times.items()},
-                "failures": [each.record() for each in found.failures],
-                "has_more": found.has_more,
-            }
-        )
+        say_json(found.record())
     else:
         say_failures(found)
     return ExitCode.OK

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from requite.errors import LogGone
 from requite.journal.blocks import column_of
@@ -101,6 +101,37 @@ def _search_log(log: LogFolder, call_ids: frozenset[bytes]) -> _LogSearch:
     return found
 
 
+class IndexKeeper:
+    """Makes the indexes of segments that will not grow, one at a time, so that searches find them.
+
+    `places` are journals or single logs.
+    """
+
+    def __init__(self, places: Sequence[Path | str]) -> None:
+        self._places: Final = places
+        self._done: set[tuple[LogFolder, int]] = set()
+
+    def make_one(self) -> bool:
+        """Make an index that is missing; return whether there was one.
+
+        Raises `ConfigurationError` if a place is not a journal.
+        """
+        there: set[tuple[LogFolder, int]] = set()
+        has_made = False
+        for log in (log for place in self._places for log in find_logs(place)):
+            found = _LogSearch(log, frozenset())
+            numbers = found.numbers()
+            there.update((log, number) for number in numbers)
+            for number in numbers:
+                if has_made or (log, number) in self._done:
+                    continue
+                is_kept, has_made = found.keep_index(number, is_last=number == numbers[-1])
+                if is_kept:
+                    self._done.add((log, number))
+        self._done &= there
+        return has_made
+
+
 class _LogSearch:
     """The search of one log, and its findings."""
 
@@ -116,12 +147,7 @@ class _LogSearch:
         self._is_behind = False
 
     def run(self) -> None:
-        try:
-            self._is_behind = self._reader.is_behind()
-            numbers = segment_numbers(self._reader.folder)
-        except LogGone:  # removed since the logs were listed
-            self._removed += 1
-            return
+        numbers = self.numbers()
         self._lacks_beginning = bool(numbers) and numbers[0] > 0
         has_stored = False
         for number in numbers:
@@ -131,6 +157,28 @@ class _LogSearch:
                 self._removed += 1
         if has_stored:
             prune(self._log, numbers)
+
+    def numbers(self) -> Sequence[int]:
+        """Return the segments that there are."""
+        try:
+            self._is_behind = self._reader.is_behind()
+            return segment_numbers(self._reader.folder)
+        except LogGone:  # removed since the logs were listed
+            self._removed += 1
+            return ()
+
+    def keep_index(self, number: int, *, is_last: bool) -> tuple[bool, bool]:
+        """Return whether a segment needs no other index, and whether one was made for it."""
+        try:
+            state = self._state(number, is_last=is_last)
+            if state is None:
+                return is_store(self._log.place), False
+            if load(self._log, number, state) is not None:
+                return True, False
+            self._search(number, is_last=is_last)
+        except LogGone:
+            return True, False
+        return True, True
 
     def _search(self, number: int, *, is_last: bool) -> bool:
         """Search a segment; return whether an index was made for it."""

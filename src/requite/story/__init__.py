@@ -7,6 +7,8 @@
     steps.py           one event in words
     telling.py         `Story`: all of that for one request, from the journals
     failures.py        the newest failed requests
+    search_process.py  a process that answers questions about stories and failures
+    searcher.py        `Searcher`: asks it from an event loop
 
 Plain Python, without Spark. `requite why` tells stories; the audit (`requite.spark.audit`) applies
 the same rules to all requests of a journal, and its report uses the same words.

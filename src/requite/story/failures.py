@@ -64,6 +64,15 @@ class Failures(NamedTuple):
     has_more: bool
     findings: Findings
 
+    def record(self) -> dict[str, Any]:
+        """Return the failures as a JSON-ready dict."""
+        return {
+            "since": self.since and self.since.isoformat(),
+            "until": self.until and self.until.isoformat(),
+            "failures": [each.record() for each in self.failures],
+            "has_more": self.has_more,
+        }
+
 
 def failures(places: Sequence[Path | str], within_s: float, count: int) -> Failures:
     """Return the newest `count` requests that failed in the last `within_s` seconds.

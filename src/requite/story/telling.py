@@ -110,6 +110,15 @@ def tell(findings: Findings, request_id: str, terms: Terms = USUAL) -> Story | N
     return story._replace(sentences=tuple(_sentences(story, life, own, now, findings)))
 
 
+def record_of(story: Story | None, request_id: str, findings: Findings) -> dict[str, Any]:
+    """Return what was found of a request, with the logs that were searched, as a JSON-ready dict;
+    `story` is what `tell` returned."""
+    found = {"request_id": request_id, "found": story is not None}
+    told = {} if story is None else story.record()
+    logs = [cover.record() for cover in findings.logs]
+    return found | told | {"logs": logs, "missing_logs": findings.missing}
+
+
 def _life(events: Sequence[Event]) -> list[Event]:
     """Return the events that the rules count, in their order."""
     counted = [
