@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.e2e.cluster import Cluster, until
 from tests.tracing.conftest import MakeSpans, Spans
@@ -17,7 +18,9 @@ import requite
 from requite.client import Client
 from requite.errors import CallTimeout, Cancelled, NoService, RemoteFailure
 from requite.trace_context import decode_traceparent, is_sampled
+from requite.tracing.calls import call_spans
 from requite.worker import service
+from requite.worker.spans import in_spans
 
 
 @service("it")
@@ -120,6 +123,54 @@ async def test_a_trace_that_is_not_sampled_makes_no_spans_and_goes_on(
     assert not any(is_sampled(decode_traceparent(each)) for each in seen)
     assert all(seen)
     assert seen[0][:35] == seen[1][:35]  # version and trace id
+
+
+class Anyone(Sampler):
+    """A sampler that samples what the caller's did not, and says nothing of parents."""
+
+    def should_sample(self, *_args: Any, **_options: Any) -> SamplingResult:
+        return SamplingResult(Decision.RECORD_AND_SAMPLE)
+
+    def get_description(self) -> str:
+        return "Anyone"
+
+
+async def test_a_sampler_that_does_not_follow_parents_is_asked(
+    make_spans: MakeSpans, cluster: Cluster
+) -> None:
+    leaves_out = make_spans(0.0)
+    client = await cluster.client()
+    spans = make_spans(0.0)
+    spans.provider.sampler = Anyone()
+    await cluster.worker(echo)
+    await client.call(b"hello")
+    await until(lambda: len(spans.of(SpanKind.SERVER)) == 1)
+    assert leaves_out.ended == []
+
+
+async def test_durations_need_no_spans(
+    spans: Spans, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
+    await cluster.worker(echo)
+    client = await cluster.client()
+    await client.call(b"hello")
+    with pytest.raises(NoService):
+        await client.call(b"hello", service="nobody")
+    assert spans.ended == []
+    assert spans.durations() == {
+        "rpc.client.call.duration": {("it", ""): 1, ("nobody", "NoService"): 1},
+        "rpc.server.call.duration": {("it", ""): 1},
+    }
+
+
+async def test_a_program_without_an_sdk_has_no_traces(
+    spans: Spans, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
+    monkeypatch.setattr(metrics, "get_meter_provider", metrics.NoOpMeterProvider)
+    assert call_spans() is None
+    assert in_spans(echo) is echo
 
 
 async def test_attempts_are_events_of_the_call(spans: Spans, cluster: Cluster) -> None:

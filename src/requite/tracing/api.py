@@ -1,8 +1,7 @@
-"""OpenTelemetry's API, if the program uses it.
+"""OpenTelemetry's API, if the program has an SDK behind it.
 
-Most programs do not, and pay neither for its import nor for checks: clients and workers look once,
-when they are made, whether the program has imported it. Without an SDK behind the API, a call costs
-the check whether there is one.
+Most programs do not, and pay neither for its import nor for checks: clients, workers, brokers and
+Titanics look once, when they are made.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from requite.trace_context import NO_TRACE
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.metrics import Histogram
-    from opentelemetry.trace import Span, SpanContext, Tracer
+    from opentelemetry.metrics import Histogram, MeterProvider
+    from opentelemetry.trace import Span, SpanContext, Tracer, TracerProvider
 
 _NAME: Final = "requite"
 # Boundaries that the conventions advise for durations, in seconds.
@@ -26,61 +25,71 @@ _BOUNDARIES_S: Final = (
 
 
 class Tracing:
-    """Makes spans and records durations. `duration` is the name of the histogram."""
+    """Makes spans and records durations. `duration` is the name of the histogram; "": none.
+
+    `tracer` is None if the program has no SDK for spans.
+    """
 
     def __init__(self, duration: str = "") -> None:
-        from opentelemetry import metrics, trace
-        from opentelemetry.context import Context
+        from opentelemetry import context, metrics, trace
 
-        self._no_span: Final = Context()
+        self.attach: Final = context.attach
+        self.detach: Final = context.detach
+        self._no_span: Final = context.Context()
+        self._no_parent: Final = trace.INVALID_SPAN_CONTEXT
         self._trace: Final = trace
-        self._metrics: Final = metrics
-        self._duration = duration
-        self._tracer: Tracer | None = None
-        self._histogram: Histogram | None = None
+        self.current_span: Final = trace.get_current_span
+        self.within: Final = trace.set_span_in_context
+        self.tracer: Final = _tracer(trace.get_tracer_provider())
+        self._histogram: Final = _histogram(metrics.get_meter_provider(), duration)
+        sampler = getattr(self.tracer, "sampler", None)
+        ways = "" if sampler is None else sampler.get_description()
+        self._follows_remote: Final = "remoteParentNotSampled:AlwaysOffSampler" in ways
+        self._follows_local: Final = "localParentNotSampled:AlwaysOffSampler" in ways
 
     @property
-    def tracer(self) -> Tracer | None:
-        """The tracer; None as long as there is no SDK."""
-        if self._tracer is None:
-            trace = self._trace
-            provider = trace.get_tracer_provider()
-            if not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
-                self._tracer = provider.get_tracer(_NAME)
-        return self._tracer
+    def has_sdk(self) -> bool:
+        """Whether there is anything to make."""
+        return self.tracer is not None or self._histogram is not None
+
+    @property
+    def records(self) -> bool:
+        """Whether durations are recorded."""
+        return self._histogram is not None
 
     def record(self, duration_s: float, attributes: dict[str, Any]) -> None:
-        """Record a duration, if there is an SDK for metrics."""
-        histogram = self._histogram
-        if histogram is None:
-            if not self._duration:
-                return
-            provider = self._metrics.get_meter_provider()
-            if type(provider).__module__.startswith("opentelemetry.metrics"):  # only the API
-                return
-            histogram = provider.get_meter(_NAME).create_histogram(
-                self._duration,
-                unit="s",
-                description="The time until a call ended, with all attempts",
-                explicit_bucket_boundaries_advisory=_BOUNDARIES_S,
-            )
-            self._histogram = histogram
-        histogram.record(duration_s, attributes)
+        """Record a duration, if they are recorded."""
+        if self._histogram is not None:
+            self._histogram.record(duration_s, attributes)
 
-    def context_of(self, trace: bytes) -> Context:
-        """Return a context in which the remote parent of a trace context is the current span; one
-        without a span if there is no trace."""
-        if not trace:
-            return self._no_span
+    def is_left_out(self, parent: SpanContext) -> bool:
+        """Whether the sampler is known to leave out all spans below this one, which is not sampled.
+
+        Asking it takes 4.3 us (SDK 1.45, CPython 3.11), as much as the fifth part of a call.
+        """
+        if parent.trace_flags.sampled or not parent.is_valid:
+            return False
+        return self._follows_remote if parent.is_remote else self._follows_local
+
+    def parent_of(self, trace: bytes) -> SpanContext:
+        """Return the remote parent of a trace context; an invalid one if there is no trace."""
         api = self._trace
-        parent = api.SpanContext(
+        if not trace:
+            return self._no_parent
+        parent: SpanContext = api.SpanContext(
             int.from_bytes(trace[:16], "big"),
             int.from_bytes(trace[16:24], "big"),
             is_remote=True,
             trace_flags=api.TraceFlags(trace[24]),
         )
-        context: Context = api.set_span_in_context(api.NonRecordingSpan(parent))
-        return context
+        return parent
+
+    def context_of(self, parent: SpanContext) -> Context:
+        """Return a context in which a remote parent is the current span; one without a span if it
+        is invalid."""
+        if not parent.is_valid:
+            return self._no_span
+        return self.within(self._trace.NonRecordingSpan(parent), self._no_span)
 
     @property
     def kinds(self) -> Any:
@@ -94,8 +103,30 @@ class Tracing:
 
 
 def tracing(duration: str = "") -> Tracing | None:
-    """Return what makes spans; None if the program has not imported OpenTelemetry."""
-    return Tracing(duration) if "opentelemetry.trace" in sys.modules else None
+    """Return what makes spans; None if the program has not set up OpenTelemetry."""
+    if "opentelemetry.trace" not in sys.modules:
+        return None
+    found = Tracing(duration)
+    return found if found.has_sdk else None
+
+
+def _tracer(provider: TracerProvider) -> Tracer | None:
+    from opentelemetry import trace
+
+    if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):  # only the API
+        return None
+    return provider.get_tracer(_NAME)
+
+
+def _histogram(provider: MeterProvider, name: str) -> Histogram | None:
+    if not name or type(provider).__module__.startswith("opentelemetry.metrics"):  # only the API
+        return None
+    return provider.get_meter(_NAME).create_histogram(
+        name,
+        unit="s",
+        description="The time until a call ended, with all attempts",
+        explicit_bucket_boundaries_advisory=_BOUNDARIES_S,
+    )
 
 
 def trace_of(context: SpanContext) -> bytes:

@@ -26,11 +26,12 @@ _ATTRIBUTES: Final = frozenset({"attempts", "reason", "rest_s"})
 
 
 class _Open:
-    """The span of a call that has not ended; `partials` counts its partial replies."""
+    """A call that has not ended. `span` is None if it is not sampled; `partials` counts its partial
+    replies."""
 
     __slots__ = ("began", "partials", "service", "span")
 
-    def __init__(self, span: Span, service: str) -> None:
+    def __init__(self, span: Span | None, service: str) -> None:
         self.span = span
         self.service = service
         self.began = clock.now()
@@ -55,19 +56,26 @@ class CallSpans:
         return submit_in_span
 
     def begin(self, asked: Submit) -> None:
-        """Begin the span of a call, unless it has begun, and set the trace context of the call."""
+        """Begin the span of a call, and set the trace context of the call.
+
+        A call of a trace that is not sampled has no span, but its context.
+        """
         tracing = self._tracing
-        tracer = tracing.tracer
-        if tracer is None or asked.token in self._open:
-            return
-        service = asked.service
-        span = tracer.start_span(
-            service or "call",
-            kind=tracing.kinds.CLIENT,
-            attributes={"rpc.system.name": "requite", "rpc.method": service},
-        )
-        asked.trace = trace_of(span.get_span_context())
-        self._open[asked.token] = _Open(span, service)
+        span = None
+        if tracing.tracer is not None:
+            context = tracing.current_span().get_span_context()
+            if not tracing.is_left_out(context):
+                span = tracing.tracer.start_span(
+                    asked.service or "call",
+                    kind=tracing.kinds.CLIENT,
+                    attributes={"rpc.system.name": "requite", "rpc.method": asked.service},
+                )
+                context = span.get_span_context()
+                if not span.is_recording():
+                    span = None
+            asked.trace = trace_of(context)
+        if span is not None or tracing.records:
+            self._open[asked.token] = _Open(span, asked.service)
 
     def forget(self, token: Any) -> None:
         """Forget the span of a call that was not submitted."""
@@ -102,7 +110,7 @@ class CallSpans:
         """Add an attempt to the span of its call."""
         facts = note.facts
         found = self._open.get(facts.get("token"))
-        if found is None or note.kind not in _EVENTS or not found.span.is_recording():
+        if found is None or note.kind not in _EVENTS or found.span is None:
             return
         span = found.span
         if call_id := facts.get("call_id"):
@@ -131,7 +139,7 @@ class CallSpans:
         if found is None:
             return
         name = type(error).__name__
-        if found.span.is_recording():
+        if found.span is not None:
             self._tracing.fail(found.span, name, str(error))
         told = {
             "requite.attempts": error.attempts,
@@ -141,23 +149,21 @@ class CallSpans:
 
     def _end(self, ended: _Open, status: str, told: dict[str, Any], error: str = "") -> None:
         span = ended.span
-        if span.is_recording():
+        if span is not None:
             span.set_attribute("rpc.response.status_code", status)
             if ended.partials:  # events of theirs would displace the attempts
                 span.set_attribute("requite.partials", ended.partials)
             span.set_attributes(told)
-        span.end()
-        self._record(ended.service, ended.began, status, error)
-
-    def _record(self, service: str, began: float, status: str, error: str) -> None:
-        attributes = {
-            "rpc.system.name": "requite",
-            "rpc.method": service,
-            "rpc.response.status_code": status,
-        }
-        if error:
-            attributes["error.type"] = error
-        self._tracing.record(clock.now() - began, attributes)
+            span.end()
+        if self._tracing.records:
+            attributes = {
+                "rpc.system.name": "requite",
+                "rpc.method": ended.service,
+                "rpc.response.status_code": status,
+            }
+            if error:
+                attributes["error.type"] = error
+            self._tracing.record(clock.now() - ended.began, attributes)
 
 
 def call_spans() -> CallSpans | None:

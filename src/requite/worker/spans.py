@@ -7,19 +7,20 @@ trace goes on in the calls of the handler.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from requite.request import Request
 from requite.shell import clock
-from requite.trace_context import decode_traceparent
+from requite.trace_context import NO_TRACE, decode_traceparent
 from requite.tracing.api import Tracing, tracing
 from requite.worker.handler import Kind, Service, closing_parts, text_of
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
+    from opentelemetry.trace import Span
 
 _DURATION: Final = "rpc.server.call.duration"
 
@@ -34,56 +35,67 @@ def in_spans(service: Service) -> Service:
     return replace(service, handler=wrap(service.handler, _Serving(service.name, found)))
 
 
-class _Serving:
-    """The spans of one service."""
+class _Serving(NamedTuple):
+    """The service that a handler serves."""
 
-    def __init__(self, name: str, tracing: Tracing) -> None:
-        self._name: Final = name
-        self._tracing: Final = tracing
+    name: str
+    tracing: Tracing
 
-    @contextmanager
-    def span(self, request: Request) -> Iterator[None]:
-        """Run the body of a `with` statement in the span of a request."""
-        tracer = self._tracing.tracer
-        if tracer is None:
-            yield
-            return
-        began = clock.now()
-        attributes: dict[str, Any] = {"rpc.system.name": "requite", "rpc.method": self._name}
-        try:
-            with self._current(tracer, request, attributes):
-                yield
-        except BaseException as error:
-            attributes["error.type"] = type(error).__name__
-            raise
-        finally:
-            self._tracing.record(clock.now() - began, attributes)
 
-    @contextmanager
-    def _current(
-        self, tracer: Tracer, request: Request, attributes: dict[str, Any]
-    ) -> Iterator[None]:
-        parent = request.traceparent
-        more = {"requite.attempt": request.attempt}
-        with tracer.start_as_current_span(
-            self._name or "request",
-            context=self._tracing.context_of(decode_traceparent(parent)),
-            kind=self._tracing.kinds.SERVER,
-            attributes=attributes | more,
-            record_exception=False,  # it would fail with a `__str__` that does
-            set_status_on_exception=False,
-        ) as span:
-            try:
-                yield
-            except BaseException as error:
-                self._tracing.fail(span, type(error).__name__, text_of(error))
-                raise
+class _InSpan:
+    """A context manager: its body is a request at its handler, in the span of that."""
+
+    __slots__ = ("_attached", "_began", "_request", "_serving", "_span")
+
+    def __init__(self, serving: _Serving, request: Request) -> None:
+        self._serving: Final = serving
+        self._request: Final = request
+        self._span: Span | None = None
+
+    def __enter__(self) -> None:
+        name, tracing = self._serving
+        request = self._request
+        self._began = clock.now()
+        trace = decode_traceparent(request.traceparent) if request.traceparent else NO_TRACE
+        parent = tracing.parent_of(trace)
+        context = tracing.context_of(parent)
+        if tracing.tracer is not None and not tracing.is_left_out(parent):
+            self._span = tracing.tracer.start_span(
+                name or "request",
+                context=context,
+                kind=tracing.kinds.SERVER,
+                attributes={
+                    "rpc.system.name": "requite",
+                    "rpc.method": name,
+                    "requite.attempt": request.attempt,
+                },
+            )
+            context = tracing.within(self._span, context)
+        self._attached = tracing.attach(context)
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        name, tracing = self._serving
+        tracing.detach(self._attached)
+        if self._span is not None:
+            if error is not None:
+                tracing.fail(self._span, type(error).__name__, text_of(error))
+            self._span.end()
+        if tracing.records:
+            attributes = {"rpc.system.name": "requite", "rpc.method": name}
+            if error is not None:
+                attributes["error.type"] = type(error).__name__
+            tracing.record(clock.now() - self._began, attributes)
 
 
 def _coroutine(handler: Callable[[Request], Any], serving: _Serving) -> Callable[[Request], Any]:
     async def run(request: Request) -> Any:
         with ExitStack() as stack:
-            stack.enter_context(serving.span(request))
+            stack.enter_context(_InSpan(serving, request))
             result = await handler(request)
             if isinstance(result, AsyncIterator):  # of partial replies
                 return _within(stack.pop_all(), result)
@@ -102,7 +114,7 @@ async def _within(span: ExitStack, parts: AsyncIterator[Any]) -> AsyncIterator[A
 
 def _function(handler: Callable[[Request], Any], serving: _Serving) -> Callable[[Request], Any]:
     def run(request: Request) -> Any:
-        with serving.span(request):
+        with _InSpan(serving, request):
             return handler(request)
 
     return run
@@ -112,7 +124,7 @@ def _async_generator(
     handler: Callable[[Request], Any], serving: _Serving
 ) -> Callable[[Request], Any]:
     async def run(request: Request) -> AsyncIterator[Any]:
-        with serving.span(request):
+        with _InSpan(serving, request):
             async with closing_parts(handler(request)) as parts:
                 async for part in parts:
                     yield part
@@ -122,7 +134,7 @@ def _async_generator(
 
 def _generator(handler: Callable[[Request], Any], serving: _Serving) -> Callable[[Request], Any]:
     def run(request: Request) -> Any:
-        with serving.span(request):
+        with _InSpan(serving, request):
             return (yield from handler(request))
 
     return run
