@@ -2,7 +2,7 @@
 
 `REQUITE_PURE=1` builds the pure wheel. `REQUITE_PURE=0` fails if the core cannot be compiled. If it
 is not set, the core is compiled if there is a C compiler and the headers of this Python. An
-editable installation is always pure.
+editable installation is always pure. Flags in `CFLAGS` come last, so they override ours.
 """
 
 from __future__ import annotations
@@ -193,7 +193,9 @@ def compile_core(source: Path, target: Path) -> Path:
         )
         _give_code_its_path(generated / "exc_ops.c")
         core.sources = _units(core.sources, generated)
+        flags = [*core.extra_compile_args, *shlex.split(os.environ.get("CFLAGS", ""))]
         for extension in (core, *shims):
+            extension.extra_compile_args = flags
             extension.extra_link_args += _WITHOUT_SYMBOLS
             extension.include_dirs.insert(0, str(generated / "precompiled"))
         build = Build(Distribution({"name": "requite", "ext_modules": [core, *shims]}))
