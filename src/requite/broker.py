@@ -37,7 +37,7 @@ from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.census import Census, Traffic, traffic_of
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
-from requite.protocols.majordomo.wire import TAKES_TRACES
+from requite.protocols.majordomo.wire import KNOWS_USERS, TAKES_TRACES
 from requite.shell import clock, entropy
 from requite.shell.aio import AioShell
 from requite.shell.connections import Connections, Endpoint
@@ -154,12 +154,11 @@ class Broker(Daemon):
 
         keys = self._keys(curve)
         self._users, self._curve = mechanism_to_check(users), keys
+        features = (TAKES_TRACES,) if self._guard is None else (TAKES_TRACES, KNOWS_USERS)
 
         def make_framing(address: Address, tls: TlsSettings | None) -> Zmtp:
             mechanisms = self._mechanisms(address, tls)
-            return Zmtp(
-                SocketType.ROUTER, mechanism=mechanisms, limits=limits, features=(TAKES_TRACES,)
-            )
+            return Zmtp(SocketType.ROUTER, mechanism=mechanisms, limits=limits, features=features)
 
         places = [read_place(bind, _SCHEMES, listening=True) for bind in binds or (DEFAULT_BIND,)]
         listen = [Endpoint(each[0], partial(make_framing, *each), tls=each[1]) for each in places]

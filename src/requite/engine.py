@@ -92,9 +92,10 @@ class Submit:
 
     `deadline` is an instant (`inf`: none). With `idempotent` False the request is never resent once
     it may have run (I11). With `partials` the user gets partial replies; otherwise they are
-    prepended to the final reply. `principal` is the owner of a call that a part of a broker's
-    process makes for it. `trace`: its trace context (`requite.trace_context`), for protocols that
-    carry it.
+    prepended to the final reply. `principal`: the user for whom the call is made, such as the owner
+    of a stored request; the peer decides whether that is allowed. Empty, or if the protocol or the
+    peer knows no users: for the caller itself. `trace`: its trace context
+    (`requite.trace_context`), for protocols that carry it.
     """
 
     token: Any

@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, final, get_args
 
 from requite.value import Value
 
-Verb: TypeAlias = Literal["call", "serve", "titanic", "pool", "admin"]
+Verb: TypeAlias = Literal["call", "serve", "titanic", "pool", "admin", "act"]
 VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
 
 # Remembered names per principal, for hot paths; a peer may ask for any number of names.
@@ -49,12 +49,13 @@ class Credential(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rights(Value):
-    """The names that a principal may use, as globs, by verb.
+    """The names that a principal may use, as globs, by verb. A verb includes no other one.
 
     - `call`, `serve`: names of services.
     - `titanic`: `submit` (submit durable requests, and fetch and close its own).
     - `pool`: names of pools that it may manage.
     - `admin`: `stats`, `kick`, `pause`, `purge`, `drain`, `titanic`.
+    - `act`: names of users for whom it may make requests, which then have the rights of that user.
 
     `*` matches any characters, `?` one, `[abc]` one of a set. Reserved names (`titanic.…`, `mmi.…`
     and `POOL/!…`) match only a glob that spells out their reserved part.
@@ -65,6 +66,7 @@ class Rights(Value):
     titanic: tuple[str, ...] = ()
     pool: tuple[str, ...] = ()
     admin: tuple[str, ...] = ()
+    act: tuple[str, ...] = ()
 
     def match(self, verb: Verb, name: str) -> str | None:
         """Return the first glob that grants `verb` on `name`; None if there is none."""

@@ -151,7 +151,7 @@ def test_decisions_are_explained(words: tuple[str, ...], code: int, out: str, sc
     ("words", "message"),
     [
         (("nobody", "call", "x"), "has no user 'nobody': shop, echoer, ops"),
-        (("shop", "eat", "x"), "VERB is one of call, serve, titanic, pool, admin"),
+        (("shop", "eat", "x"), "VERB is one of call, serve, titanic, pool, admin, act"),
         (("shop", "call"), "give USER, VERB and NAME"),
     ],
 )

@@ -12,6 +12,7 @@ from tests.support.broker import BrokerBench
 from requite.chronicle import Chronicle, Kind
 from requite.engine import Cause, Received, RightsChanged, Send
 from requite.principal import ANYONE, INSIDE, Principal, Quota, Rights
+from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.wire import (
     ClientFinal,
     ClientRequest,
@@ -316,9 +317,11 @@ def test_only_a_part_of_the_brokers_process_may_speak_for_another_principal() ->
     bench.worker("w", capacity=3)
     bench.client("titanic", principal=INSIDE)
     bench.client("c", principal=principal("thief", call=("*",)))
-    for peer in ("titanic", "c"):
-        bench.feed(Received(peer, [ClientRequest(b"echo", [b"x"], 1, principal=b"shop")]))
-    assert [each.principal for each in bench.requests("w")] == [b"shop", b"thief"]
+    request = ClientRequest(b"echo", [b"x"], 1, principal=b"shop")
+    bench.feed(Received("titanic", [request]))
+    bench.feed(Received("c", [by_version("0.3").encode(request)]))
+    assert [each.principal for each in bench.requests("w")] == [b"shop"]
+    assert bench.finals("c")[0].status == Status.DENIED
 
 
 @requirement("mdp03:rights-changed")

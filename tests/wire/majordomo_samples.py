@@ -159,6 +159,14 @@ EXAMPLES_03: Final[dict[str, tuple[tuple[str, ...], Any]]] = {
         ("from_client",),
         ClientRequest(b"echo", _BODY, _ID, 2500, call_id=_CALL, trace=_TRACE),
     ),
+    "REQUEST_FOR alice to echo, 2.5 s": (
+        ("from_client",),
+        ClientRequest(b"echo", _BODY, _ID, 2500, call_id=_CALL, principal=b"alice"),
+    ),
+    "REQUEST_FOR alice, traced, key": (
+        ("from_client",),
+        ClientRequest(b"echo", _BODY, _ID + 1, 0, 1, b"order-17", _NEXT_CALL, b"alice", _TRACE),
+    ),
     "REQUEST_TRACED to a worker": (
         ("to_worker",),
         WorkerRequest(b"", _BODY, 9, 2400, 1, call_id=_CALL, trace=_TRACE),

@@ -218,6 +218,25 @@ def test_a_principal_ends_within_its_header(size: int, tail: bytes) -> None:
     assert "REQUEST_OF" in refused(MDP_03, "to_worker", message)
 
 
+@requirement("mdp03:header")
+@pytest.mark.parametrize(
+    ("sizes", "tail"),
+    [
+        ((4, 0), b"echo"),
+        ((4, 6), b"echoalice"),
+        ((5, 5), b"echoalice"),
+        ((255, 5), b"echoalice"),
+        ((4, 5), b"echoalice" + bytes(256)),
+        ((4, 2), b"echo\xff\xfe"),
+    ],
+)
+def test_the_principal_of_a_request_for_a_user_ends_within_its_header(
+    sizes: tuple[int, int], tail: bytes
+) -> None:
+    fixed = b"MDPC03\x07" + bytes(13) + bytes(sizes) + bytes(16 + 25)
+    assert "REQUEST" in refused(MDP_03, "from_client", [fixed + tail, b"x"])
+
+
 @requirement("mdp03:worker-ready")
 def test_a_capacity_of_0_is_refused() -> None:
     header = MDP_03.encode(Ready(b"echo", 1, 0, 0))[0]

@@ -31,6 +31,7 @@ from requite.protocols.majordomo.wire import (
     WorkerRequest,
     timeout_ms,
 )
+from requite.trace_context import is_valid
 
 u8 = st.integers(0, 255)
 u32 = st.integers(0, U32_MAX)
@@ -39,6 +40,9 @@ names = st.binary(min_size=1, max_size=255)
 keys = st.just(b"") | st.binary(max_size=255)
 addresses = st.binary(max_size=255)
 bodies = st.lists(st.binary(max_size=40), min_size=1, max_size=4)
+call_ids = st.binary(min_size=16, max_size=16)
+users = st.text(min_size=1, max_size=63).map(str.encode)
+traces = st.just(b"") | st.binary(min_size=25, max_size=25).filter(is_valid)
 nothing = st.just(b"")
 
 
@@ -51,6 +55,9 @@ def build(command: Callable[..., Any], *fields: st.SearchStrategy[Any]) -> st.Se
 COMMANDS_03: dict[tuple[str, ...], list[st.SearchStrategy[Any]]] = {
     ("from_client",): [
         build(ClientRequest, names, bodies, u64, u32, st.integers(0, 1), keys),
+        build(
+            ClientRequest, names, bodies, u64, u32, st.integers(0, 1), keys, call_ids, users, traces
+        ),
         build(ClientCancel, u64),
     ],
     ("to_client",): [
@@ -198,6 +205,7 @@ def test_a_body_without_frames_is_refused(dialect: Dialect, command: Any) -> Non
         ClientRequest(b"echo", [b""], 1, U32_MAX + 1),
         ClientRequest(b"e" * 256, [b""]),
         ClientRequest(b"echo", [b""], key=b"k" * 256),
+        ClientRequest(b"echo", [b""], principal=b"u" * 256),
         ClientPartial(b"", [b""], 1, -1),
         ClientFinal(b"", [b""], 1 << 64),
         ClientFinal(b"", [b""], 1, 10),

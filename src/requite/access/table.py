@@ -132,8 +132,8 @@ class Access:
         return ("curve", key) in self._by_credential
 
     def principal_named(self, name: str) -> Principal:
-        """Return the principal of a user; one without rights if there is no such user."""
-        return self._principals.get(name) or Principal(name, Rights())
+        """Return the principal of a user; a revoked one if there is no such user."""
+        return self._principals.get(name) or Principal(name, Rights(), is_revoked=True)
 
     @property
     def has_passwords(self) -> bool:

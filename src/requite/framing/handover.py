@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from requite.principal import Credential
 
-_FEATURES: Final = frozenset(("denied", "principals", "traces"))
+_FEATURES: Final = frozenset(("denied", "principals", "traces", "users"))
 _INSIDE: Final = Credential("inside", ("this process",))
 
 

@@ -105,7 +105,7 @@ REFUSED: Final = Described(
 DENIED: Final = Described(
     "requite_broker_denied_total",
     _COUNTER,
-    "What peers had no right to, by verb: call, serve, admin, connect, call id. For quota, the"
+    "What peers had no right to, by verb: call, serve, act, admin, connect, call id. For quota, the"
     " seconds in which a quota was exceeded.",
     ("verb",),
 )

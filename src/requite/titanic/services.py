@@ -16,6 +16,7 @@ from requite.protocols.majordomo.calls import ClientPolicy
 from requite.protocols.majordomo.client import client_engine
 from requite.protocols.majordomo.jobs import WorkerPolicy
 from requite.protocols.majordomo.wire import Dialect
+from requite.protocols.majordomo.wire_direct import DIRECT
 from requite.protocols.majordomo.worker import MajordomoWorker
 from requite.protocols.titanic.inputs import Answered, Asked
 from requite.protocols.titanic.records import OWNER_SIZE_MAX
@@ -75,7 +76,8 @@ class BrokerLinks:
             for service in _service_names(endpoint.dialect)
         ]
         self._calling = dispatching(endpoint, slots, take)
-        self.call = self._calling.submit_soon
+        is_inside = endpoint.dialect is DIRECT
+        self.call = self._calling.submit_soon if is_inside else self._call_as_itself
 
     def start(self) -> None:
         """See `Links.start`."""
@@ -99,6 +101,13 @@ class BrokerLinks:
     async def close(self) -> None:
         """See `Links.close`."""
         await asyncio.gather(*(shell.close() for shell in self._shells()))
+
+    def _call_as_itself(self, effect: Submit | Cancel) -> None:
+        """See `Links.call`. Outside of the broker a Titanic calls as its own user: to act for the
+        owners of requests it would need a right."""
+        if isinstance(effect, Submit):
+            effect.principal = b""
+        self._calling.submit_soon(effect)
 
     def _shells(self) -> Iterator[AioShell]:
         yield self._calling

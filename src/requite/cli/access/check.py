@@ -21,7 +21,7 @@ def check(
         str, Parameter(show_default=False, help=f"What it wants to do: {', '.join(VERBS)}.")
     ] = "",
     name: Annotated[
-        str, Parameter(show_default=False, help="The service, pool or operation.")
+        str, Parameter(show_default=False, help="The service, pool, operation or user.")
     ] = "",
     /,
     *,

@@ -8,18 +8,19 @@ brackets).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from requite.chronicle import ORIGIN_SIZE, Kind
 from requite.principal import INSIDE, Principal
-from requite.protocols.majordomo.parties import Client, size_of
-from requite.protocols.majordomo.permissions import lacks_to_call
+from requite.protocols.majordomo.parties import Client, PendingRequest, size_of
+from requite.protocols.majordomo.permissions import lacks_to_act, lacks_to_call
 from requite.protocols.majordomo.quotas import Usage, usage_for
 from requite.protocols.majordomo.recorders import BrokerObserver
 from requite.protocols.majordomo.wire import ClientRequest
 
 _ORIGINS_MAX: Final = 4096  # of one principal
+_ACTS_MAX: Final = 4096
 
 
 class Authorizer:
@@ -35,6 +36,7 @@ class Authorizer:
         self.usages: dict[Principal, Usage] = {}
         self._origin_owners: dict[bytes, bytes] = {}  # of call ids, by origin
         self._origins: dict[bytes, OrderedDict[bytes, None]] = {}  # by owner, the oldest use first
+        self._acts: set[tuple[bytes, bytes]] = set()  # journaled: who acts for whom
 
     def introduce(self, client: Client) -> None:
         """Begin to count what a new client uses, if its principal has a quota."""
@@ -45,14 +47,49 @@ class Authorizer:
         """Return which right a client lacks for a request; "" if none."""
         return lacks_to_call(client.principal, command.service, command.body)
 
-    def owner_lacks(self, client: Client, command: ClientRequest, now: float) -> str:
-        """Return which right is missing to the owner of a stored request, which Titanic sends now:
-        it may have lost the right since. The request of any other client has no other owner."""
-        if client.principal is not INSIDE or self.principal_named is None:
-            return ""
-        owner = self.principal_named(command.principal.decode(errors="replace"))
-        if denied := lacks_to_call(owner, command.service, command.body):
-            self.deny(client, "call", command.service, denied, now)
+    def lacks_for(
+        self, client: Client, user: bytes, service: bytes, body: Sequence[bytes], now: float
+    ) -> str:
+        """Return which right is missing to the client or to the user for whom it makes a request;
+        "" if none, which is journaled once ([for-right], [for-users]).
+
+        A part of the broker's process needs no right: a Titanic sends the stored requests of their
+        owners, who may have lost the right since.
+        """
+        who = client.principal
+        if self.principal_named is None:
+            if who is INSIDE:
+                return ""
+            return "the broker has no access file, so it knows no users to make requests for"
+        if who is not INSIDE and (denied := lacks_to_act(who, user, service)):
+            return denied
+        owner = self.principal_named(user.decode(errors="replace"))
+        if service not in owner.allowed and (denied := lacks_to_call(owner, service, body)):
+            if owner.is_revoked and who is not INSIDE:
+                return f"the broker's access file has no user {owner.name!r}, for whom {who} asks"
+            return denied
+        if who is not INSIDE:
+            self._admit(client, user, now)
+        return ""
+
+    def _admit(self, client: Client, user: bytes, now: float) -> None:
+        """Journal that a client may act for a user, if that is news ([for-journaled])."""
+        act = client.principal_name, user
+        if act not in self._acts:
+            if len(self._acts) >= _ACTS_MAX:
+                self._acts.clear()
+            self._acts.add(act)
+            self._observer.access(Kind.ADMITTED, client.principal, "act", user, now)
+
+    def lacks_still(self, pending: PendingRequest, now: float) -> str:
+        """Return which right is missing now for a request that was accepted, and journal it."""
+        client, name = pending.client, pending.service.name
+        user = pending.principal
+        if user == client.principal_name or client.principal is INSIDE:
+            if denied := lacks_to_call(client.principal, name, pending.body):
+                self.deny(client, "call", name, denied, now)
+        elif denied := self.lacks_for(client, user, name, pending.body, now):
+            self.deny(client, "act", user, denied, now)
         return denied
 
     def deny(self, client: Client, verb: str, name: bytes, reason: str, now: float) -> None:
@@ -80,7 +117,8 @@ class Authorizer:
             self.deny(client, "quota", name, why, now)
 
     def review(self, clients: Iterable[Client]) -> None:
-        """Apply changed quotas."""
+        """Apply changed quotas, and journal anew who acts for whom."""
+        self._acts.clear()
         for usage in self.usages.values():
             usage.renew()
         for client in clients:

@@ -40,6 +40,7 @@ from requite.protocols.majordomo.calls import HELD, SENT, ClientPolicy, PendingC
 from requite.protocols.majordomo.client_base import ClientEngine
 from requite.protocols.majordomo.lanes import LaneClient
 from requite.protocols.majordomo.wire import (
+    KNOWS_USERS,
     NOT_IDEMPOTENT,
     TAKES_TRACES,
     ClientCancel,
@@ -114,6 +115,7 @@ class MajordomoClient(ClientEngine):
         self._beat_at = inf  # the next heartbeat check; inf while no calls are outstanding
         self._pressed = False  # back-pressure of the broker
         self._takes_traces = False  # the broker ([trace])
+        self._knows_users = False  # the broker ([for-users])
         self._has_heard = False  # a message of this dialect, from any broker
         self._was_silent = False  # some broker counted as dead
 
@@ -149,7 +151,7 @@ class MajordomoClient(ClientEngine):
             0 if call.idempotent else NOT_IDEMPOTENT,
             call.idempotency_key,
             call.call_id,
-            call.principal,
+            call.principal if self._knows_users else b"",
             call.trace if self._takes_traces else b"",
         )
         self._out.append(Send(peer, message))
@@ -229,6 +231,7 @@ class MajordomoClient(ClientEngine):
         self._redial.joined(now)
         self._peer = event.peer
         self._takes_traces = TAKES_TRACES in event.features
+        self._knows_users = KNOWS_USERS in event.features
         self._liveness = Liveness(self._policy.heartbeat, now)
         self._pressed = False
         for call in self.calls.values():

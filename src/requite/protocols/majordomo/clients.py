@@ -160,16 +160,12 @@ class Clients:
                 f"the request id {request_id} belongs to a request that is still pending"
             )  # [client-id]
         principal = client.principal
-        if name not in principal.allowed and (denied := self._authorizer.lacks(client, command)):
+        if command.principal:
+            if not self._may_act(client, command, now):
+                return
+        elif name not in principal.allowed and (denied := self._authorizer.lacks(client, command)):
             if not self._is_too_fast(client, command, now):
                 self._deny(client, command, denied, now)
-            return
-        if (
-            command.principal
-            and principal is INSIDE
-            and (denied := self._authorizer.owner_lacks(client, command, now))
-        ):
-            self._refusals.refuse(client, command, Status.DENIED, denied, now)
             return
         if name.startswith(MMI_PREFIX):
             if name == DESCRIBE and client.dialect.has_ids:
@@ -224,7 +220,7 @@ class Clients:
         call_id = command.call_id
         if call_id == NO_CALL:
             call_id = client.origin + request_id.to_bytes(8, "big")
-        owner = client.principal_name
+        owner = client.principal_name  # of the connection, also for REQUEST_FOR ([call-id-owner])
         if owner and not call_id.startswith(client.known_origin):
             call_id = self._authorizer.own_call_id(client, request_id, call_id, now)
         timeout_ms = command.timeout_ms
@@ -239,7 +235,7 @@ class Clients:
             command.key,
             call_id,
             now,
-            owner or command.principal,
+            command.principal or owner,
             command.trace,
         )
         if is_extra:
@@ -294,6 +290,22 @@ class Clients:
             self._out.append(Send(client.peer, client.dialect.encode(ClientFinal(name, body))))
         self._pushback.pace(client, client.principal)
 
+    def _may_act(self, client: Client, command: ClientRequest, now: float) -> bool:
+        """Whether a client may make a request for the user that it names ([for-right]); refuse it
+        otherwise."""
+        user, name = command.principal, command.service
+        denied = self._authorizer.lacks_for(client, user, name, command.body, now)
+        if not denied:
+            return True
+        if client.principal is INSIDE:
+            self._authorizer.deny(client, "call", name, denied, now)
+            self._refusals.refuse(client, command, Status.DENIED, denied, now)
+        elif not self._is_too_fast(client, command, now):
+            self._authorizer.deny(client, "act", user, denied, now)
+            self._refusals.refuse(client, command, Status.DENIED, denied, now)
+            self._pushback.pace(client, client.principal)
+        return False
+
     def _manage(self, client: Client, command: ClientRequest, now: float) -> None:
         if command.service in ACTS:
             body = self._operations.perform(client, command.service, command.body, now)
@@ -343,7 +355,9 @@ class Clients:
         """End what clients may no longer do, and apply changed quotas ([rights-changed])."""
         clients = [each for each in self._parties.values() if isinstance(each, Client)]
         for client in clients:
-            self._dispatcher.review(client, now)
+            for pending in list(client.pending.values()):
+                if denied := self._authorizer.lacks_still(pending, now):
+                    self._dispatcher.fail(pending, Status.DENIED, denied, now)
         self._authorizer.review(clients)
         for client in clients:
             self._pushback.watch(client)

@@ -15,7 +15,6 @@ from bisect import bisect_left
 from math import inf
 from typing import Any
 
-from requite.chronicle import Kind
 from requite.core.durations import BOUNDS_S
 from requite.core.timers import Timers
 from requite.engine import Effect, Note, Send
@@ -29,7 +28,6 @@ from requite.protocols.majordomo.parties import (
     Worker,
     size_of,
 )
-from requite.protocols.majordomo.permissions import lacks_to_call
 from requite.protocols.majordomo.policy import BrokerPolicy, PartialsFor01
 from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.recorders import BrokerObserver
@@ -290,14 +288,6 @@ class Dispatcher:
         self._pushback.forget(client, now)
         for pending in list(client.pending.values()):
             self.cancel(pending, "the client disconnected", now)
-
-    def review(self, client: Client, now: float) -> None:
-        """Fail the requests that a client may not make any more ([rights-changed])."""
-        for pending in list(client.pending.values()):
-            name = pending.service.name
-            if denied := lacks_to_call(client.principal, name, pending.body):
-                self._observer.access(Kind.DENIED, client.principal, "call", name, now, denied)
-                self.fail(pending, Status.DENIED, denied, now)
 
     def fail(self, pending: PendingRequest, status: Status, reason: str, now: float) -> None:
         """Fail a request in any state, and answer its client."""

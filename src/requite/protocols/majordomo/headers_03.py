@@ -105,6 +105,15 @@ C_REQUEST_TRACED: Final = _layout(
     has_body=True,
 )
 
+C_REQUEST_FOR: Final = _layout(
+    "REQUEST_FOR",
+    CLIENT_MAGIC,
+    7,
+    "QIBBB16s25s",
+    SERVICE_NAME_SIZE_MAX + PRINCIPAL_SIZE_MAX + KEY_SIZE_MAX,
+    has_body=True,
+)
+
 W_READY: Final = _layout("READY", WORKER_MAGIC, 1, "HII8s", SERVICE_NAME_SIZE_MAX)
 W_REQUEST: Final = _layout("REQUEST", WORKER_MAGIC, 2, "QIB16s", KEY_SIZE_MAX, has_body=True)
 W_PARTIAL: Final = _layout("PARTIAL", WORKER_MAGIC, 3, "Q", has_body=True)
@@ -144,6 +153,25 @@ def _client_request(fields: _Fields, tail: bytes, body: list[bytes]) -> ClientRe
     flags &= NOT_IDEMPOTENT
     trace = _valid(rest[0]) if rest else NO_TRACE
     return ClientRequest(service, body, request_id, timeout_ms, flags, key, call_id, b"", trace)
+
+
+def _client_request_for(fields: _Fields, tail: bytes, body: list[bytes]) -> ClientRequest:
+    request_id, timeout_ms, flags, service_size, size, call_id, trace = fields
+    principal = tail[service_size : service_size + size]
+    if not principal or len(principal) < size:
+        raise RemoteViolation(
+            f"REQUEST_FOR: {len(tail)} bytes cannot be a service name of {service_size} bytes, a"
+            f" principal of {size} and a key"
+        )
+    try:
+        principal.decode()
+    except UnicodeDecodeError as error:
+        raise RemoteViolation(f"REQUEST_FOR: the principal {principal!r} is not UTF-8") from error
+    rest = tail[:service_size] + tail[service_size + size :]
+    common = (request_id, timeout_ms, flags, service_size, call_id, trace)
+    request = _client_request(common, rest, body)
+    request.principal = principal
+    return request
 
 
 def _valid(trace: bytes) -> bytes:
@@ -198,6 +226,7 @@ FROM_CLIENT: Final[dict[int, tuple[Layout, _Build[FromClient]]]] = {
     4: (C_CANCEL, lambda fields, _tail, _body: ClientCancel(*fields)),
     5: (C_HEARTBEAT, lambda fields, _tail, _body: ClientHeartbeat(*fields)),
     6: (C_REQUEST_TRACED, _client_request),
+    7: (C_REQUEST_FOR, _client_request_for),
 }
 TO_CLIENT: Final[dict[int, tuple[Layout, _Build[ToClient]]]] = {
     2: (C_PARTIAL, lambda fields, _tail, body: ClientPartial(b"", body, *fields)),

@@ -7,6 +7,7 @@
 | `titanic.request` | `titanic` of `submit`, and `call` of the service that it names |
 | `titanic.reply`, `titanic.close` | `titanic` of `submit`; Titanic serves a ticket's owner only |
 | other services of Titanic | `admin` of `titanic` |
+| a request for another user | `act` of its name, and what the request needs from that user |
 | `mmi.service`, `mmi.ping`, `mmi.whoami` | none |
 | `mmi.describe` | `call` of the service `NAME.describe`, whose name its body begins |
 | `mmi.under` | `pool` of the pool that it names, or `admin` of `stats` |
@@ -84,6 +85,16 @@ def lacks_to_call(principal: Principal, name: bytes, body: Sequence[bytes]) -> s
     return ""
 
 
+def lacks_to_act(principal: Principal, user: bytes, name: bytes) -> str:
+    """Return which right is missing to make a request to `name` for a user, apart from the rights
+    of that user ([for-right], [for-reserved])."""
+    if missing := _lacks(principal, [("act", user)]):
+        return missing
+    if name.startswith((MMI_PREFIX, _TITANIC_PREFIX)):
+        return f"{principal} can send requests to {name.decode(errors='replace')!r} only as itself"
+    return ""
+
+
 def lacks_to_serve(principal: Principal, name: bytes) -> str:
     """Return which right is missing to serve `name`."""
     return _lacks(principal, rights_to_serve(name))
@@ -102,7 +113,8 @@ def _lacks(principal: Principal, rights: Sequence[Right]) -> str:
 
 def _missing(principal: Principal, verb: Verb, name: bytes) -> str:
     shown = name.decode(errors="replace")
+    does = "act for" if verb == "act" else verb
     return (
-        f"{principal} has no right to {verb} {shown!r}; the broker's operator can grant it in the"
+        f"{principal} has no right to {does} {shown!r}; the broker's operator can grant it in the"
         f" access file ({verb} = [...])"
     )

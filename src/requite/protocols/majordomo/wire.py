@@ -27,6 +27,7 @@ NOT_IDEMPOTENT: Final = 1  # flag of REQUEST
 KNOWS_DENIED: Final = "denied"
 TAKES_PRINCIPALS: Final = "principals"
 TAKES_TRACES: Final = "traces"
+KNOWS_USERS: Final = "users"  # a broker with an access file
 FEATURES: Final = (KNOWS_DENIED, TAKES_PRINCIPALS, TAKES_TRACES)
 # Peers that may close a connection before the first message.
 CLOSES_EARLY: Final = "the passive broker of a pair, a broker without free file descriptors"
@@ -37,9 +38,9 @@ U32_MAX: Final = (1 << 32) - 1
 @final
 @dataclass(slots=True)
 class ClientRequest:
-    """A client's request to `service`; `timeout_ms` 0 means no limit. `principal`: the owner of a
-    request that a part of the broker's process sends for it; not on the wire. `trace`: its trace
-    context (`requite.trace_context`), empty without one."""
+    """A client's request to `service`; `timeout_ms` 0 means no limit. `principal`: for whom the
+    client makes it; empty: for itself. `trace`: its trace context (`requite.trace_context`), empty
+    without one."""
 
     service: bytes
     body: list[bytes]
@@ -222,7 +223,7 @@ class Dialect(Protocol):
         principal: bytes = b"",
         trace: bytes = b"",
     ) -> Carried:
-        """A principal is carried inside a process only, where the broker can believe it."""
+        """Only MDP 0.3 carries the principal and the trace; other dialects ignore both."""
         ...
 
     def worker_request(
