@@ -80,6 +80,7 @@ def test_the_page_has_every_kind_of_failure() -> None:
     assert listed == known
 
 
-def test_the_access_file_of_the_page_is_valid() -> None:
-    [text] = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
-    assert list(parse(text.encode()).users) == ["shop"]
+def test_the_access_files_of_the_page_are_valid() -> None:
+    texts = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
+    users = [list(parse(text.encode()).users) for text in texts]
+    assert users == [["shop"], ["gateway", "shop", "orders-worker"]]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from requite.client.acting import acting_for
 from requite.gateway.bodies import (
     BYTES_TYPE,
     JSON_TYPE,
@@ -132,8 +133,9 @@ class Calls:
             raise Problem("CallTimeout", text) from None
         check_type(headers.get("content-type", ""), method)
         data = await body.read(request.receive)
+        client = acting_for(self._client, principal.name) if principal.name else self._client
         try:
-            await self._perform(request, send, data, options, entry, method)
+            await self._perform(client, request, send, data, options, entry, method)
         except Problem as problem:
             if problem.error not in _CHANGED:
                 raise
@@ -143,7 +145,7 @@ class Calls:
             if problem.may_have_executed or changed is None or is_same:
                 raise
             check_type(headers.get("content-type", ""), changed)
-            await self._perform(request, send, data, options, newer, changed)
+            await self._perform(client, request, send, data, options, newer, changed)
 
     async def _newer(self, entry: Entry, until: float) -> Entry:
         try:
@@ -154,6 +156,7 @@ class Calls:
 
     async def _perform(
         self,
+        client: AsyncClient,
         request: Request,
         send: Send,
         data: bytes,
@@ -169,7 +172,7 @@ class Calls:
         if method.partial:
             root = request.scope.get("root_path", "")
             outbox = Outbox(self._policy.stream_size_max, root)
-            parts = self._client.stream(payload, service=method.address, **arguments)
+            parts = client.stream(payload, service=method.address, **arguments)
             filling = asyncio.create_task(
                 outbox.fill(
                     parts,
@@ -185,7 +188,7 @@ class Calls:
             return
         try:
             reply = await _unless_gone(
-                request, self._client.call(payload, service=method.address, **arguments)
+                request, client.call(payload, service=method.address, **arguments)
             )
         except ClientDisconnect:
             raise
