@@ -31,6 +31,7 @@ from requite.engine import (
     StopReading,
     Wake,
 )
+from requite.principal import Principal
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.dialects import by_version
 from requite.protocols.majordomo.parties import Worker
@@ -61,6 +62,7 @@ class World:
 
     def __init__(self, policy: BrokerPolicy) -> None:
         self.broker = MajordomoBroker(policy)
+        self.broker.authorizer.principal_named = Principal  # everybody may act for everybody
         self.now = 100.0
         self.connected: set[int] = set()
         self.unread: set[object] = set()
@@ -212,6 +214,9 @@ def corpus() -> Iterator[bytes]:
             yield b"\0" + ready + request + final + beat + pause + bye
             yield b"\xff" + request + ready + pause + ready + bye + leave
             yield b"\x41" + ready + request + step(BLOCK, 1) + request + step(LEAVE, 1) + pause * 9
+            if asks.has_ids:
+                named = ClientRequest(b"s", [b"x"], 1, 900, 0, b"k", principal=b"alice")
+                yield b"\x42" + ready + step(MESSAGE, 0, 0, asks.encode(named)) + final + leave
             if serves.has_partials:
                 partial = step(MESSAGE, 1, 0, serves.encode(WorkerPartial(address, [b"p"], 1)))
                 yield b"\xa0" + ready + request + partial + partial + final + step(DRAIN, 0)

@@ -75,6 +75,7 @@ def corpus() -> Iterator[bytes]:
     for dialect in DIALECTS:
         yield input_of(dialect.encode(Ready(b"echo", 16, 1000, 30_000)))
         yield input_of(dialect.encode(ClientRequest(b"echo", body, 1, 2500, 1, b"key")))
+        yield input_of(dialect.encode(ClientRequest(b"echo", body, 1, principal=b"alice")))
         yield input_of(dialect.encode(WorkerRequest(b"\0addr", body, 9, 2400, 1, b"key")))
         yield input_of(dialect.encode(WorkerFinal(b"\0addr", body, 9, 0)))
         yield input_of(dialect.encode(ClientFinal(b"echo", body, 1, 0, 1)))

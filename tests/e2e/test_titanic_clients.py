@@ -11,6 +11,9 @@ from tests.e2e.serving import Serving, eventually
 from tests.support.patience import failure, failure_on_loop
 
 import requite
+from requite.access import Access
+from requite.access.file import parse
+from requite.access.passwords import hash_password
 from requite.engine import Note
 from requite.errors import LogFailed
 from requite.protocols.majordomo.policy import BrokerPolicy
@@ -330,6 +333,35 @@ async def test_requests_have_owners_also_in_a_titanic_of_its_own(tmp_path: Path)
             with pytest.raises(requite.UnknownTicket):
                 await eve.result(ticket)
             assert callers == ["plain:store"]
+
+
+async def test_a_titanic_of_its_own_acts_for_nobody(tmp_path: Path) -> None:
+    """At a broker that knows users, too, its requests need no other right than `call`."""
+    callers: list[str] = []
+
+    @requite.service("echo")
+    async def echo(request: requite.Request) -> bytes:
+        callers.append(request.principal)
+        return request.body
+
+    rights = {
+        "ann": 'titanic = ["submit"]\ncall = ["echo"]',
+        "store": 'serve = ["titanic.*"]\ncall = ["echo"]',
+        "bot": 'serve = ["echo"]',
+    }
+    access = "".join(
+        f'[user.{name}]\npassword = "{hash_password(name)}"\n{granted}\n'
+        for name, granted in rights.items()
+    )
+    async with requite.Broker("tcp://127.0.0.1:0", access=Access(parse(access.encode()))) as broker:
+        place = broker.endpoints[0].replace("tcp://", "")
+        async with (
+            Titanic(f"mdp://store:store@{place}", TitanicSettings(tmp_path / "kept", QUICK)),
+            requite.Worker(f"mdp://bot:bot@{place}", echo),
+            requite.AsyncClient(f"mdp://ann:ann@{place}/echo", timeout=20) as ann,
+        ):
+            assert (await ann.result(await ann.submit(b"x"))).body == b"x"
+    assert callers == ["store"]
 
 
 def test_after_a_disk_failure_titanic_ends_and_acknowledges_nothing(

@@ -154,6 +154,15 @@ async def test_keys_of_two_users_differ(tmp_path: Path) -> None:
         assert [each.idempotency_key for each in shop.contexts] == [b"shop/1", b"ops/1"]
 
 
+async def test_at_a_broker_without_users_the_requests_are_those_of_the_gateway(
+    tmp_path: Path,
+) -> None:
+    shop = Shop()
+    async with opened(shop.service, access=users(tmp_path)) as door:
+        assert await status(door, f"Bearer {TOKEN}") == 200
+        assert [each.principal for each in shop.contexts] == [""]
+
+
 async def test_wrong_passwords_do_not_delay_other_users(tmp_path: Path) -> None:
     async with opened(Shop().service, access=users(tmp_path)) as door:
         assert await status(door, basic("ops", "pässword")) == 200  # remembered

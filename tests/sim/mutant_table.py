@@ -456,6 +456,7 @@ BROKEN: Final[tuple[Broken, ...]] = (
     _mdp("I16", "rights-calm", broker=rights.AnswersTheLastCaller),
     _mdp("I16", "rights-calm", broker=rights.NamesTheWorker),
     _mdp("I16", "rights-strangers", broker=rights.KeepsForeignCallIds),
+    _mdp("I16", "rights-strangers", broker=rights.BelievesEverybody),
     _mdp("I17", "rights-calm", broker=rights.ForwardsWhatItShouldDeny),
     _mdp("I17", "rights-reload", broker=rights.ChecksTheFirstRequestOnly),
     _mdp("I17", "rights-strangers", broker=rights.RegistersBeforeItChecks),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from requite.engine import Cause, Send
-from requite.principal import Principal
+from requite.principal import Principal, Rights
 from requite.protocols.majordomo.authorizer import Authorizer
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.clients import Clients
@@ -17,7 +18,6 @@ from requite.protocols.majordomo.pushback import Pushback
 from requite.protocols.majordomo.quotas import Usage
 from requite.protocols.majordomo.wire import MMI_PREFIX, ClientRequest
 from requite.protocols.majordomo.workforce import Workforce
-from requite.request import Status
 
 
 class _Broker(MajordomoBroker):
@@ -74,6 +74,26 @@ class KeepsForeignCallIds(_Broker):
         def own_call_id(self, client: Client, number: int, call_id: bytes, now: float) -> bytes:
             super().own_call_id(client, number, call_id, now)
             return call_id
+
+
+class BelievesEverybody(_Broker):
+    """Makes requests for the user that a client names, if this user may make them."""
+
+    class authorizer_class(Authorizer):
+        def lacks_for(
+            self,
+            client: Client,
+            user: bytes,
+            service: bytes,
+            body: Sequence[bytes],
+            now: float,
+        ) -> str:
+            named = Principal(client.principal.name, Rights(act=("*",)))
+            owner, client.principal = client.principal, named
+            try:
+                return super().lacks_for(client, user, service, body, now)
+            finally:
+                client.principal = owner
 
 
 # --- rights to call and to serve (I17) ------------------------------------------------------------
@@ -138,9 +158,9 @@ class ReviewsOneByOne(_Broker):
 class KeepsQueuedRequests(_Broker):
     """Does not review pending requests when rights change."""
 
-    class dispatcher(Dispatcher):
-        def review(self, client: Client, now: float) -> None:
-            pass
+    class authorizer_class(Authorizer):
+        def lacks_still(self, _pending: PendingRequest, _now: float) -> str:
+            return ""
 
 
 # --- quotas (I18) ---------------------------------------------------------------------------------
@@ -215,10 +235,9 @@ class ReadsOn(_Broker):
 class EndsRequestsOfAll(_Broker):
     """Ends all pending requests when rights change."""
 
-    class dispatcher(Dispatcher):
-        def review(self, client: Client, now: float) -> None:
-            for pending in list(client.pending.values()):
-                self.fail(pending, Status.DENIED, "the rights have changed", now)
+    class authorizer_class(Authorizer):
+        def lacks_still(self, _pending: PendingRequest, _now: float) -> str:
+            return "the rights have changed"
 
 
 class ExpelsAllWorkers(_Broker):

@@ -174,7 +174,7 @@ class WithinQuota(RightsChecker):
         if user is not None:
             del self._uses[user].sizes[key]
 
-    def request_denied(self, client: str, _service: str) -> None:
+    def request_denied(self, client: str, _service: str, _is_for_user: bool) -> None:
         """Record a request that is not held, but counts."""
         self._uses[self._user_of(client)].denied_at = self.history.world.now
 
@@ -216,9 +216,9 @@ class UnharmedByReloads(RightsChecker):
     invariant = "I19"
     sentence = "a reload under load fails no call of a principal that keeps its rights"
 
-    def request_denied(self, client: str, service: str) -> None:
-        """Check a denied request."""
-        if self._may(client, "call", service):
+    def request_denied(self, client: str, service: str, is_for_user: bool) -> None:
+        """Check a denied request. Nobody has the right to make one for a user."""
+        if not is_for_user and self._may(client, "call", service):
             self.violate(f"{client} may call {service}, but is denied it")
 
     def worker_denied(self, worker: str, service: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from requite.access import Access
 from requite.framing import Framing, SocketType, Zmtp
@@ -13,6 +13,7 @@ from requite.sim.rights.knobs import RightsKnobs
 from requite.sim.rights.watch import WatchedRights, asker_of
 
 if TYPE_CHECKING:
+    from requite.engine import Engine
     from requite.shell.host import Host
     from requite.sim.kernel.stream import SimStream
     from requite.sim.majordomo.knobs import ClientSpec
@@ -33,6 +34,12 @@ class RightsBroker(Broker):
         self._access = Access(self._operator.file)
         self._tell_rights()
         return super().make_host()
+
+    def make_engine(self) -> Engine:
+        """Return a new broker, which finds users by their names."""
+        engine: Any = super().make_engine()
+        engine.authorizer.principal_named = self._access.principal_named
+        return cast("Engine", engine)
 
     def identify(self, credential: Credential | None, peer_name: str, _place: Any) -> Principal:
         """Return the owner of a connection."""

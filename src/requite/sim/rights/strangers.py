@@ -7,6 +7,7 @@ rights. Each connection tries one thing; what is denied must end that connection
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count, cycle
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -49,13 +50,23 @@ class _Attack(NamedTuple):
     dialect: Dialect
     services: Sequence[str]
     clients: Sequence[str]
+    users: Sequence[str]
     name: bytes
 
-    def request(self, service: str, number: int, size: int = 0, call_id: bytes = NO_CALL) -> Any:
-        """Return a request of the stranger."""
+    def request(
+        self,
+        service: str,
+        number: int,
+        size: int = 0,
+        call_id: bytes = NO_CALL,
+        user: str = "",
+    ) -> Any:
+        """Return a request of the stranger, in the name of a user if one is given."""
         body = [ASKED_BY + self.name, bytes(size)]
         timeout_ms = self.rng.choice((0, 500, 2000))
-        return ClientRequest(service.encode(), body, number, timeout_ms, 0, b"", call_id)
+        return ClientRequest(
+            service.encode(), body, number, timeout_ms, 0, b"", call_id, user.encode()
+        )
 
     def encode(self, commands: Sequence[Any]) -> Messages:
         """Return commands as messages."""
@@ -77,9 +88,11 @@ def _serve_own(attack: _Attack) -> Messages:
 
 
 def _trespass(attack: _Attack) -> Messages:
-    """Call services of others, again and again."""
+    """Call services of others, again and again; every other time in the name of a user."""
     names = [attack.rng.choice((*attack.services, OWN)) for _ in range(attack.rng.randint(1, 8))]
-    return attack.encode([attack.request(name, i) for i, name in enumerate(names, start=1)])
+    users = cycle(chain.from_iterable(("", user) for user in attack.users))
+    requests = zip(count(1), names, users, strict=False)
+    return attack.encode([attack.request(name, i, user=user) for i, name, user in requests])
 
 
 def _manage(attack: _Attack) -> Messages:
@@ -131,12 +144,14 @@ class _StrangeEngine(GarbageEngine):
         super().__init__(rng)
         self._services = knobs.services
         self._clients = [client.name for client in knobs.clients]
+        self._users = [user.name for user in knobs.users]
         self._name = name.encode()
 
     def play(self, peer: Any) -> Messages:
         """See `GarbageEngine.play`."""
         dialect = by_version(self.rng.choice(_VERSIONS))
-        attack = _Attack(self.rng, dialect, self._services, self._clients, self._name)
+        given = (self._services, self._clients, self._users, self._name)
+        attack = _Attack(self.rng, dialect, *given)
         return self.rng.choice(_ATTACKS)(attack)
 
     def answer(self, event: Received) -> Iterator[Effect]:

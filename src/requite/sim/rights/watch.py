@@ -153,15 +153,17 @@ class WatchedRights(WatchedBroker):
         self._history.tell("request_let_go", (facts["client"], facts["request_id"]))
 
     def _refused(self, facts: Any) -> None:
+        waiting = self._asked[facts["client"]]
+        is_for_user = bool(waiting and waiting[0][0].principal)
         super()._refused(facts)
         if facts["status"] == "DENIED":
-            self._denied(facts)
+            self._denied(facts, is_for_user)
 
     def _answered(self, facts: Any) -> None:
         super()._answered(facts)
         if facts["status"] == "DENIED":
             self._denied(facts)
 
-    def _denied(self, facts: Any) -> None:
+    def _denied(self, facts: Any, is_for_user: bool = False) -> None:
         name = facts["service"].decode(errors="replace")
-        self._history.tell("request_denied", self.names[facts["client"]], name)
+        self._history.tell("request_denied", self.names[facts["client"]], name, is_for_user)
