@@ -195,6 +195,10 @@ def test_a_decision_is_explained_with_its_line(access: Access) -> None:
         "it needs the right to admin 'titanic', and it has no admin",
         2,
     )
+    assert access.decide("shop", "act", "both") == (False, "it has no act", 2)
+    door = Access(parse(b'[user.door]\nact = ["team-*"]\ncall = ["*"]'))
+    assert door.decide("door", "act", "team-a") == (True, "'team-*' in its act matches", 2)
+    assert not door.decide("door", "act", "both").allowed, "no other right includes it"
     assert access.decide("shop", "call", "mmi.ping") == (True, "every user may call it", 0)
     with pytest.raises(ConfigurationError, match="has no user 'nobody'"):
         access.decide("nobody", "call", "x")

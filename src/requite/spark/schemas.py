@@ -194,10 +194,10 @@ SILVER_ACCESS: Final = Table(
     log string: The log of the broker.
     principal string: The user; for a denied connection its credential, such as `plain:shop`; empty
         if it has none.
-    verb string: What was asked for: `connect`, `call`, `serve`, `titanic`, `pool`, `admin`, `quota`
-        or `call id`; `rights` for a change of rights.
-    object string: The name of the service; for `call id` the client whose request ids are meant;
-        null where there is none.
+    verb string: What was asked for: `connect`, `call`, `serve`, `titanic`, `pool`, `admin`, `act`,
+        `quota` or `call id`; `rights` for a change of rights.
+    object string: The name of the service; for `act` the user for whom a request was made; for
+        `call id` the client whose request ids are meant; null where there is none.
     verdict string: `admitted`, `denied` or `changed`.
     reason string: The reason, in words; null without one.
     peer string: Address of the peer, such as `tcp://192.0.2.7:41234`; null if the decision has
