@@ -192,8 +192,9 @@ class Request:
     deadline). `attempt` is 1 for the first worker that gets the request. `idempotency_key` is empty
     unless the caller gave one. `principal` is the name of the caller, as the listener knows it: its
     user in the access file, or its credential (`tls:CN=shop`, over RabbitMQ `amqp:USER`); ""
-    without one. `traceparent` is the W3C trace context of the call, "" unless the protocol carries
-    one (MDP 0.3 and AMQP).
+    without one. For a caller with the right `act`, such as a gateway, it is the user for whom the
+    request is made. `traceparent` is the W3C trace context of the call, "" unless the protocol
+    carries one (MDP 0.3 and AMQP).
     """
 
     service: str

@@ -60,8 +60,9 @@ class Gateway:
     - `services`: the names of the services that may be called (`orders`, `orders.v2`); without
       names, all typed services of the broker. RabbitMQ needs names.
     - `access`: the users and their rights, as of a broker (`requite.access`): a request needs the
-      token or password of a user with the right to `call` the method. Without it everybody may
-      call everything.
+      token or password of a user with the right to `call` the method, and is made for this user
+      at a broker with an access file: the client needs the right to `act` for it there. Without
+      `access` everybody may call everything.
     - `policy`: the limits.
 
     Use it as an asynchronous context manager: it follows the access file meanwhile. Raises
