@@ -6,7 +6,7 @@ import json
 from math import inf
 
 import pytest
-from tests.support.broker import BrokerBench
+from tests.support.broker import ORIGIN, BrokerBench
 
 from requite.core.durations import BOUNDS_S
 from requite.protocols.majordomo.census import traffic_of
@@ -70,6 +70,7 @@ def test_a_reading_is_the_same_after_its_way_over_the_wire(busy: BrokerBench) ->
     seen = reading_of(census, map(traffic_of, census.services), busy.now, {"role": "primary"})
     assert answer == seen
     assert {each.name: each.unserved for each in seen.services} == {"echo": 0, "nobody": 1}
+    assert answer.broker == ORIGIN.hex()
     assert (seen.services_count, seen.clients, seen.workers, seen.pending) == (2, 2, 1, 3)
 
 

@@ -85,6 +85,14 @@ def test_two_brokers_have_no_figures_together() -> None:
     assert figures_of(read(second), read(second)) is None
 
 
+def test_a_restarted_broker_has_no_figures_with_the_earlier_one() -> None:
+    """Not even if it has done nothing yet, or more than the earlier one had."""
+    before = read(BrokerBench())
+    later = before._replace(at=before.at + 1)
+    assert figures_of(before, later) is not None
+    assert figures_of(before, later._replace(broker="another")) is None
+
+
 def test_refusals_and_denials_have_rates() -> None:
     before = read(BrokerBench())
     now = before._replace(at=before.at + 4, refused={"overloaded": 8}, denied={"call": 2})

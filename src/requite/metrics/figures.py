@@ -72,7 +72,9 @@ def figures_of(before: Reading, now: Reading) -> BrokerFigures | None:
     interval_s = now.at - before.at
     earlier = {each.number: each.tally for each in before.services}
     changes = [reduced(each.tally, earlier.get(each.number, NO_TALLY)) for each in now.services]
-    if interval_s <= 0 or any(min(change) < 0 for change in changes):
+    if interval_s <= 0 or before.broker != now.broker:
+        return None
+    if any(min(change) < 0 for change in changes):
         return None
     total = NO_TALLY
     for change in changes:

@@ -81,6 +81,7 @@ class MajordomoBroker:
         chronicle: Chronicle | None = None,
     ) -> None:
         self.policy = policy or BrokerPolicy()
+        self._name: Final = origin.hex()
         self.parties: dict[Peer, Party] = {}
         # In a pair (`requite.pair`), returns its view for `mmi.pair`.
         self.standing: Callable[[], Mapping[str, Any]] | None = None
@@ -207,6 +208,7 @@ class MajordomoBroker:
             self.policy.pending_bytes_max,
             self.policy.services_max,
             self.draining,
+            self._name,
         )
 
     def record_access(

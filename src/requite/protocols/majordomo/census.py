@@ -71,7 +71,8 @@ class Census(NamedTuple):
 
     `forgotten`: the counters of services that were removed. `refused` counts requests that were
     never accepted, by status, and `denied` what principals had no right to, by verb. `unread`:
-    clients that are not read from, because a limit is reached. Sizes are in bytes.
+    clients that are not read from, because a limit is reached. Sizes are in bytes. `broker` names
+    the broker since its start, as journals do, in hex.
     """
 
     services: tuple[Service, ...]
@@ -87,6 +88,7 @@ class Census(NamedTuple):
     pending_size_max: int
     services_max: int
     draining: bool
+    broker: str = ""
 
 
 def take_census(
@@ -100,6 +102,7 @@ def take_census(
     pending_size_max: int,
     services_max: int,
     draining: bool,
+    broker: str,
 ) -> Census:
     """Return a census of the broker's tables."""
     kinds = [party.__class__ for party in parties]
@@ -118,6 +121,7 @@ def take_census(
         pending_size_max=pending_size_max,
         services_max=services_max,
         draining=draining,
+        broker=broker,
     )
 
 

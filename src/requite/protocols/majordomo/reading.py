@@ -36,7 +36,7 @@ class Reading(NamedTuple):
     `at` is by the broker's own clock, in seconds. `services` may be fewer than `services_count`, if
     some are summed as one. `refused` counts requests that were never accepted, by status, and
     `denied` what principals had no right to, by verb. `pair` is what `mmi.pair` answers; None: the
-    broker is none of a pair. See `Census` for the others.
+    broker is none of a pair. `broker` differs after a restart. See `Census` for the others.
     """
 
     at: float
@@ -54,6 +54,7 @@ class Reading(NamedTuple):
     denied: Mapping[str, int]
     draining: bool
     pair: Mapping[str, Any] | None = None
+    broker: str = ""
 
 
 def reading_of(
@@ -76,6 +77,7 @@ def reading_of(
         denied=census.denied,
         draining=census.draining,
         pair=pair,
+        broker=census.broker,
     )
 
 
@@ -91,7 +93,8 @@ def _by_status(counts: Iterable[int]) -> dict[str, int]:
 # --- JSON -----------------------------------------------------------------------------------------
 def to_json(reading: Reading) -> bytes:
     """Return a reading as JSON."""
-    facts: dict[str, Any] = {"at": round(reading.at, 6), "bounds_s": BOUNDS_S}
+    facts: dict[str, Any] = {"broker": reading.broker, "at": round(reading.at, 6)}
+    facts["bounds_s"] = BOUNDS_S
     facts |= {name: getattr(reading, name) for name in _WHOLE}
     facts |= {"refused": reading.refused, "denied": reading.denied, "draining": reading.draining}
     if reading.pair is not None:
@@ -114,6 +117,7 @@ def from_json(text: bytes) -> Reading:
             denied={str(name): int(count) for name, count in facts["denied"].items()},
             draining=bool(facts["draining"]),
             pair=facts.get("pair"),
+            broker=str(facts["broker"]),
             **{name: int(facts[name]) for name in _WHOLE},
         )
     except (KeyError, TypeError, AttributeError) as error:
