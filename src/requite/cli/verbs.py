@@ -95,6 +95,7 @@ ASK: Final = (
     Verb("call", "URL [BODY]", "Make one call and print its reply"),
     Verb("result", "URL TICKET", "Wait for the reply to a stored request"),
     Verb("services", "URL", "Show the services, queues and workers of a broker"),
+    Verb("top", "URL", "Show the services of a broker live, with rates and durations"),
     Verb("describe", "URL [SERVICE...]", "Show what typed services take and return"),
     Verb("stub", "URL SERVICE", "Write classes to call a typed service"),
     Verb(
