@@ -29,6 +29,7 @@ DESCRIBED = {
     "call": ("URL", "BODY", "--stream", "--timeout", "--json", "may_have_executed"),
     "result": ("URL", "TICKET", "--timeout", "--forget", "--json"),
     "services": ("URL", "--workers", "--watch", "--json"),
+    "top": ("URL", "--interval", "--once", "--timeout", "--json"),
     "why": ("DIR... REQUEST-ID", "--failed", "--since", "--lines", "--json", "Exit code 1"),
     "bench": ("URL", "--concurrency", "--duration", "--requests", "--size", "p99_ms"),
     "demo": ("--worker-kills", "--broker-kills", "duplicated", "p99_ms"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command import running_broker
 from tests.cli.live.display import LARGE, SMALL, displayed
+from tests.e2e.test_pair_broker import PairedBroker
 from tests.support.live import BrokerProcess, Process
 
 from requite.access.passwords import hash_password
@@ -19,6 +20,7 @@ from requite.client import AsyncClient
 
 pytestmark = pytest.mark.e2e
 
+ROLES = ("primary", "backup")
 NAMES = ("count", "echo", "fail", "slow")
 SERVICES = [f"requite.examples:{name}" for name in NAMES]
 
@@ -246,6 +248,24 @@ async def test_a_draining_broker_says_so(broker: BrokerProcess) -> None:
             broker.send_signal(signal.SIGTERM)
             await display.until_shown("draining")
             call.cancel()
+
+
+async def test_the_other_broker_of_a_pair_is_followed(tmp_path: Path) -> None:
+    """The backup takes over because a client calls a service: questions to brokers do not count."""
+    processes: list[Process] = []
+    try:
+        primary, backup = (PairedBroker(role, tmp_path, processes) for role in ROLES)
+        places = [each.endpoint.removeprefix("tcp://") for each in (primary, backup)]
+        url = f"mdp://{','.join(places)}"
+        async with displayed(url, LARGE) as display, AsyncClient(url) as client:
+            await display.until_shown("primary of a pair, active; the backup is passive")
+            call = asyncio.create_task(client.call(b"", service="nobody"))
+            primary.process.kill()
+            await display.until_shown("the backup of the pair serves now", "pair, active")
+            call.cancel()
+    finally:
+        for process in processes:
+            process.dispose()
 
 
 async def test_who_may_not_see_the_numbers_is_told_which_right_is_missing(tmp_path: Path) -> None:
