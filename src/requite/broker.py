@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from requite.access.exposure import check_exposure
-from requite.access.guard import AccessOption, AuthenticateOption, make_guard
+from requite.access.guard import AccessOption, AuthenticateOption, Guard, make_guard
 from requite.chronicle import Chronicle, Kind, WriterRole
 from requite.engine import Note, Wake
 from requite.errors import ConfigurationError
@@ -34,7 +34,7 @@ from requite.framing.zmtp_mechanism import Mechanism, PlainServer
 from requite.pair import Pair
 from requite.pair.standby_gate import StandbyGate, as_facts
 from requite.protocols.majordomo.broker import MajordomoBroker
-from requite.protocols.majordomo.census import Census, Traffic, traffic_of
+from requite.protocols.majordomo.census import Census, Post, Traffic, posts_of, traffic_of
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.wire import KNOWS_USERS, TAKES_TRACES
@@ -204,6 +204,16 @@ class Broker(Daemon):
         """Return the numbers of a service for metrics; None if there is none of that name."""
         found = self._engine.services.get(service.encode())
         return None if found is None else traffic_of(found)
+
+    def posts(self, service: str, workers_max: int, holds_max: int) -> list[Post]:
+        """Return workers of a service, and requests that they hold; at most so many."""
+        found = self._engine.services.get(service.encode())
+        return [] if found is None else posts_of(found, workers_max, holds_max)
+
+    @property
+    def guard(self) -> Guard | None:
+        """The guard that reads the access file; None without one."""
+        return self._guard
 
     @property
     def titanic(self) -> Titanic | None:

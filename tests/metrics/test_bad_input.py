@@ -59,7 +59,9 @@ def test_malformed_requests(broker: tuple[Running, str, str], text: bytes) -> No
     still_works(url, own)
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics/", "/ready/x", "/../etc/passwd", "//metrics"])
+@pytest.mark.parametrize(
+    "path", ["/metric", "/metrics/", "/ready/x", "/../etc/passwd", "//metrics"]
+)
 def test_paths_that_do_not_exist(broker: tuple[Running, str, str], path: str) -> None:
     answer = get(broker[1], path)
     assert answer.status == 404

@@ -93,6 +93,24 @@ class Page:
             while not await self.run(f"Boolean({condition})"):  # noqa: ASYNC110 - of another process
                 await asyncio.sleep(0.02)
 
+    async def press(self, key: str) -> None:
+        """Press and release a key: a character, Tab or Enter."""
+        codes = {"Tab": 9, "Enter": 13}
+        text = {"Tab": "", "Enter": "\r"}.get(key, key)
+        code = codes.get(key, 0)
+        for kind in ("keyDown", "keyUp"):
+            await self.send(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                windowsVirtualKeyCode=code,
+                text=text if kind == "keyDown" else "",
+            )
+
+    async def write(self, text: str) -> None:
+        """Enter a text where the focus is."""
+        await self.send("Input.insertText", text=text)
+
     async def picture(self) -> bytes:
         """Return the window as PNG."""
         return b64decode((await self.send("Page.captureScreenshot", format="png"))["data"])

@@ -25,7 +25,7 @@ from requite.shell.link import LinkLimits
 if TYPE_CHECKING:
     from requite.broker import Broker
     from requite.cli.serving import Reload
-    from requite.metrics.monitor import Watched
+    from requite.metrics.monitor import Watched, WebPage
     from requite.zap import Zap
 
 _DEFAULT_BIND: Final = ("tcp://127.0.0.1:5555",)
@@ -109,7 +109,11 @@ def broker(
         titanic=store.settings(),
         pair=pair,
     )
-    monitor = watching.monitor("broker", lambda: _watched(server, watching.metrics_services))
+    monitor = watching.monitor(
+        "broker",
+        lambda: _watched(server, watching.metrics_services),
+        lambda: _page(server, watching.metrics_services, journal),
+    )
     if setup.check:
         return setup.report(
             f"the broker would listen on {' and '.join(bind)}",
@@ -136,6 +140,14 @@ def _watched(server: Broker, named_max: int) -> Watched:
     from requite.metrics.watched import WatchedBroker
 
     return WatchedBroker(server, named_max)
+
+
+def _page(server: Broker, named_max: int, journal: Path | None) -> WebPage:
+    from requite.page.page import Page
+    from requite.story.searcher import Searcher
+
+    searcher = None if journal is None else Searcher([journal])
+    return Page(server, named_max=named_max, guard=server.guard, searcher=searcher)
 
 
 def _authenticator(peers: Peers) -> Zap | None:

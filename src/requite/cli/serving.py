@@ -47,8 +47,10 @@ class Watch(Protocol):
 
     @property
     def url(self) -> str: ...
+    @property
+    def has_page(self) -> bool: ...
     async def start(self) -> None: ...
-    def started(self) -> None: ...
+    async def started(self) -> None: ...
     def draining(self) -> None: ...
     async def close(self) -> None: ...
 
@@ -117,8 +119,10 @@ async def serve(
                 say(f"metrics at {monitor.url}/metrics")
             await _start(server)
             if monitor is not None:
-                monitor.started()
+                await monitor.started()
             on_started()
+            if monitor is not None and monitor.has_page:
+                say(f"page at {monitor.url}/")
             first = await _first(arrived, until_failed, until_over)
             name = "none" if first is None else first.name
             if monitor is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Group, Parameter
@@ -13,7 +14,7 @@ from requite.cli.options import POSITIVE, within
 from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from requite.metrics.monitor import Monitor, Watched
+    from requite.metrics.monitor import Monitor, Watched, WebPage
 
 METRICS: Final = Group("Metrics", sort_key=87)
 NAMED_MAX: Final = 100
@@ -37,7 +38,8 @@ class Watching:
             env_var="REQUITE_HTTP",
             validator=within(_parse_place),
             help="Serve /metrics (Prometheus), /health and /ready here, to everybody who can "
-            "connect. `:9464` is port 9464 of loopback; port 0 chooses a free port.",
+            "connect, and the web page of a broker. `:9464` is port 9464 of loopback; port 0 "
+            "chooses a free port.",
         ),
     ] = None
     http_host: Annotated[
@@ -50,8 +52,14 @@ class Watching:
         ),
     ] = ()
 
-    def monitor(self, command: str, watch: Callable[[], Watched]) -> Monitor | None:
-        """Return the monitor of a command; None without --http. `watch` returns what it shows.
+    def monitor(
+        self,
+        command: str,
+        watch: Callable[[], Watched],
+        page: Callable[[], WebPage] | None = None,
+    ) -> Monitor | None:
+        """Return the monitor of a command; None without --http. `watch` returns what it shows, and
+        `page` its page, if the packages of that are installed.
         Raises `ConfigurationError`, also if a package is missing."""
         if self.http is None:
             if self.http_host:
@@ -69,7 +77,8 @@ class Watching:
                 " 'requite[metrics]'"
             ) from error
         process = Process(__version__, __build__, command)
-        return Monitor(parse_place(self.http), process, watched, self.http_host)
+        made = None if page is None or find_spec("jinja2") is None else page()
+        return Monitor(parse_place(self.http), process, watched, self.http_host, made)
 
 
 @Parameter(name="*", group=METRICS)

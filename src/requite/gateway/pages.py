@@ -11,15 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from requite.gateway.problems import KINDS
+from requite.web.policy import page_headers
 
-_HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
-    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-cache",
-}
+_HEADERS: Final = page_headers()
 _FILES: Final = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),

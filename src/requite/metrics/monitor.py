@@ -5,8 +5,9 @@ GET /metrics/detailed?service=NAME   all numbers of one service of a broker
 GET /health                          200: the process lives, and its event loop turns
 GET /ready                           200 if it can do its work, else 503 and the reason
 
-Anyone who can connect may ask. `reading.py` bounds what readings of /metrics cost; the other
-answers cost what the HTTP around them does, however many services there are.
+A broker's has a web page, too (`requite.page`). Anyone who can connect may ask for the others.
+`reading.py` bounds what readings of /metrics cost; /health and /ready cost what the HTTP around
+them does, however many services there are.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from requite.metrics.reading import SharedReading, answer_of
 from requite.web.answers import answer_early
 from requite.web.hosts import Hosts
 from requite.web.place import Place
-from requite.web.server import HttpServer
+from requite.web.server import CONNECTIONS_MAX, HttpServer
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -53,15 +54,33 @@ class Watched(Protocol):
         """Return all metrics of a service; None if there is none of that name."""
 
 
+class WebPage(Protocol):
+    """A web page beside the metrics. `connections_max`: how many connections it needs, beside those
+    of the others."""
+
+    @property
+    def connections_max(self) -> int: ...
+    @property
+    def routes(self) -> Sequence[Route]: ...
+    def not_found(self) -> Response: ...
+    async def start(self) -> None: ...
+    async def close(self) -> None: ...
+
+
 class Monitor:
-    """Serves the metrics of `watched`, the server of this `process`, at `place`.
+    """Serves the metrics of `watched`, the server of this `process`, at `place`, and a `page`.
 
     `hosts` are further names in the field `Host` of requests, beside the address and `place.host`.
     Raises `ConfigurationError` for names that are no hosts.
     """
 
     def __init__(
-        self, place: Place, process: Process, watched: Watched, hosts: Sequence[str] = ()
+        self,
+        place: Place,
+        process: Process,
+        watched: Watched,
+        hosts: Sequence[str] = (),
+        page: WebPage | None = None,
     ) -> None:
         for each in hosts:
             if canonical(each) is None:
@@ -69,6 +88,7 @@ class Monitor:
         self._place: Final = place
         self._process: Final = process
         self._watched: Final = watched
+        self._page: Final = page
         self._hosts: Final = Hosts((place.host, *hosts))
         self._lag: Final = LoopLag()
         self._reading: Final = SharedReading(self._read)
@@ -80,26 +100,37 @@ class Monitor:
                 _get("/metrics/detailed", self._detailed),
                 _get("/health", _health),
                 _get("/ready", self._ready),
+                *(() if page is None else page.routes),
             ],
-            exception_handlers={HTTPException: _http_error, Exception: _failed},
+            exception_handlers={HTTPException: self._http_error, Exception: _failed},
         )
         app.router.redirect_slashes = False
         self._app: Final = app
-        self._server: Final = HttpServer(self._answer, logger="requite.metrics")
+        connections = CONNECTIONS_MAX + (0 if page is None else page.connections_max)
+        self._server: Final = HttpServer(
+            self._answer, logger="requite.metrics", connections_max=connections
+        )
 
     @property
     def url(self) -> str:
         """The URL, with the port that was bound; empty before `start`."""
         return self._server.url
 
+    @property
+    def has_page(self) -> bool:
+        """Whether there is a web page at the URL."""
+        return self._page is not None
+
     async def start(self) -> None:
         """Listen. Raises `TransportError` if the address cannot be bound."""
         await self._server.listen(self._place.host, self._place.port, "--http")
         self._lag.start()
 
-    def started(self) -> None:
+    async def started(self) -> None:
         """The server has started: from now on its metrics are read."""
         self._is_started = True
+        if self._page is not None:
+            await self._page.start()
 
     def draining(self) -> None:
         """The server is being drained: it is not ready any more."""
@@ -108,6 +139,8 @@ class Monitor:
     async def close(self) -> None:
         """Stop, within a second."""
         self._lag.stop()
+        if self._page is not None:
+            await self._page.close()
         await self._server.close(_CLOSE_S)
         await self._reading.close()
 
@@ -156,6 +189,16 @@ class Monitor:
         trouble = self.trouble
         return JSONResponse({"ready": not trouble, "flaw": trouble}, 503 if trouble else 200)
 
+    async def _http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        is_browser = "text/html" in request.headers.get("accept", "")
+        if self._page is not None and is_browser and error.status_code == 404:
+            return self._page.not_found()
+        ways = "there are /metrics, /health and /ready"
+        return PlainTextResponse(
+            f"{error.detail}: {ways}\n", error.status_code, headers=error.headers
+        )
+
 
 async def _health(_request: Request) -> Response:
     return JSONResponse({"healthy": True})
@@ -167,12 +210,6 @@ def _get(path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
 
 def _text(text: str, status: int) -> PlainTextResponse:
     return PlainTextResponse(f"{text}\n", status)
-
-
-async def _http_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    ways = "there are /metrics, /health and /ready"
-    return PlainTextResponse(f"{error.detail}: {ways}\n", error.status_code, headers=error.headers)
 
 
 async def _failed(_request: Request, _error: Exception) -> Response:

@@ -8,6 +8,7 @@ lets the event loop turn in between: `take_census` once, then `traffic_of` for e
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
@@ -19,6 +20,7 @@ from requite.protocols.majordomo.parties import (
     Counters,
     Load,
     Party,
+    PendingRequest,
     Service,
     Worker,
 )
@@ -179,3 +181,61 @@ def traffic_of(service: Service) -> Traffic:
         blocked,
         int(service.is_paused),
     )
+
+
+class Hold(NamedTuple):
+    """A request at a worker: its ID in hex ("": a request that was withdrawn, which the worker has
+    not ended yet), when the worker got it, and which attempt that is."""
+
+    request_id: str
+    since: float
+    attempt: int
+
+
+class Post(NamedTuple):
+    """A worker of a service at one moment. `name` is its name in journals, in hex, and `state` is
+    idle, busy, draining or blocked. `holds` has some of the `holding` requests that it has."""
+
+    name: str
+    principal: str
+    dialect: str
+    capacity: int
+    state: str
+    joined_at: float
+    served: int
+    holding: int
+    holds: tuple[Hold, ...]
+
+
+def posts_of(service: Service, workers_max: int, holds_max: int) -> list[Post]:
+    """Return the workers of a service, the oldest first, and what they hold: at most `workers_max`,
+    and `holds_max` requests of each."""
+    return [_post_of(worker, holds_max) for worker in islice(service.workers, workers_max)]
+
+
+def _post_of(worker: Worker, holds_max: int) -> Post:
+    return Post(
+        worker.name.hex(),
+        worker.principal.name,
+        worker.dialect.version,
+        worker.capacity,
+        _state_of(worker),
+        worker.joined_at,
+        worker.served,
+        len(worker.holds),
+        tuple([_hold_of(worker, each) for each in islice(worker.holds.values(), holds_max)]),
+    )
+
+
+def _hold_of(worker: Worker, pending: PendingRequest | None) -> Hold:
+    if pending is None:
+        return Hold("", worker.given_at, 0)
+    return Hold(pending.call_id.hex(), pending.dispatched_at, pending.attempts)
+
+
+def _state_of(worker: Worker) -> str:
+    if worker.draining:
+        return "draining"
+    if worker.blocked:
+        return "blocked"
+    return "busy" if worker.holds else "idle"

@@ -1,0 +1,221 @@
+"""`Page`: the addresses of a broker's page, and who may see them.
+
+GET /                      the broker and its services
+GET /services/NAME         one service
+GET /requests              search for a request, or ?failed=1&since=10m
+GET /requests/ID           the story of a request
+GET /events                changes of the first two, as server-sent events
+GET /page.css, /page.js    open to everybody, as they say nothing about the broker
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from requite.page.history import EVERY_S, History
+from requite.page.home import Home, HomeView, view_of
+from requite.page.readings import BrokerToShow, Readings, Sight
+from requite.page.rendering import HEADERS, TEXT_SIZE, answer, text
+from requite.page.requests import Requests
+from requite.page.services import Services, ServiceView
+from requite.page.streams import STREAMS_MAX, Parts, Streams, View
+from requite.principal import ANYONE, Principal
+from requite.shell import clock
+from requite.story.searcher import Searcher
+from requite.web.authorization import Authorization, TooManyChecks, Unauthorized
+
+if TYPE_CHECKING:
+    from requite.access.guard import Guard
+
+_RIGHT: Final = "stats"
+_KINDS: Final = {"page.css": "text/css", "page.js": "text/javascript"}
+_Handler: TypeAlias = Callable[[Request, Principal], Awaitable[Response]]
+_log: Final = logging.getLogger("requite.page")
+
+
+class Page:
+    """The page of `broker`, for everybody, or with a guard for its users with the right `admin` of
+    `stats`.
+
+    `searcher` finds requests in the journal of the broker; None: it has none. `named_max` is how
+    many services the page shows by their names.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerToShow,
+        *,
+        named_max: int,
+        guard: Guard | None = None,
+        searcher: Searcher | None = None,
+    ) -> None:
+        self._authorization: Final = None if guard is None else Authorization(guard)
+        self._readings: Final = Readings(broker, named_max)
+        self._history: Final = History()
+        self._home: Final = Home(self._history)
+        self._services: Final = Services(broker, self._history)
+        self._searcher: Final = searcher
+        self._requests: Final = Requests(searcher)
+        self._streams: Final = Streams(self._readings, self._parts)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    connections_max: Final = STREAMS_MAX
+    """Connections that the server needs beside those that it has for other requests."""
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """What to answer, by address."""
+        requests = self._requests
+        return [
+            self._get("/", self._show_home),
+            self._get("/events", self._stream),
+            self._get("/services", self._show_service),
+            self._get("/services/{name:path}", self._show_service),
+            self._get("/requests", lambda request, _: requests.search(request)),
+            self._get("/requests/{id:path}", lambda request, _: requests.story(request)),
+            *(_file(name, kind) for name, kind in _KINDS.items()),
+        ]
+
+    def not_found(self) -> Response:
+        """Return the answer to a request for something else."""
+        return _trouble(
+            404,
+            "There is no such page",
+            "This address is none of the broker's.",
+            "Begin with the services of the broker, or search for a request.",
+        )
+
+    async def start(self) -> None:
+        """Begin to keep the last hour, to serve streams, and to index the journal."""
+        if self._searcher is not None:
+            await self._searcher.start()
+        works = (self._keep_samples(), self._streams.publish_forever())
+        self._tasks = [asyncio.create_task(work) for work in works]
+
+    async def close(self) -> None:
+        """End all streams and readings."""
+        self._streams.close()
+        for each in self._tasks:
+            each.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._readings.close()
+        if self._searcher is not None:
+            await self._searcher.close()
+
+    async def _keep_samples(self) -> None:
+        while True:
+            began = clock.now()
+            try:
+                self._history.add(await self._readings.latest())
+            except Exception:  # a failed reading must not end later ones
+                _log.exception("the broker cannot be read")
+            await asyncio.sleep(max(0.0, began + EVERY_S - clock.now()))
+
+    # --- who may see it ---------------------------------------------------------------------------
+    def _get(self, path: str, handler: _Handler) -> Route:
+        async def checked(request: Request) -> Response:
+            try:
+                principal = await self._visitor(request)
+            except Unauthorized as refusal:
+                return _unauthorized(refusal)
+            except TooManyChecks:
+                return _trouble(
+                    503, "Too many passwords", "They are being checked.", "Load it again."
+                )
+            if not principal.may("admin", _RIGHT):
+                return _denied(principal)
+            return await handler(request, principal)
+
+        return Route(path, checked, methods=["GET"])
+
+    async def _visitor(self, request: Request) -> Principal:
+        if self._authorization is None:
+            return ANYONE
+        return await self._authorization.principal_of(request)
+
+    # --- pages ------------------------------------------------------------------------------------
+    def _parts(self, sight: Sight, view: View) -> Parts | None:
+        if isinstance(view, HomeView):
+            return self._home.parts(sight, view)
+        return self._services.parts(sight, view)
+
+    async def _show_home(self, request: Request, _principal: Principal) -> Response:
+        view = view_of(request.query_params)
+        parts = self._home.parts(await self._readings.latest(), view)
+        return answer("home.html", {"view": view, "parts": parts})
+
+    async def _show_service(self, request: Request, _principal: Principal) -> Response:
+        name = request.path_params.get("name") or request.query_params.get("name", "")
+        sight = await self._readings.latest()
+        parts = self._services.parts(sight, ServiceView(name))
+        if parts is None:
+            return _no_service(name)
+        return answer("service.html", {"name": name, "parts": parts})
+
+    async def _stream(self, request: Request, principal: Principal) -> Response:
+        query = request.query_params
+        view: View = ServiceView(query["service"]) if "service" in query else view_of(query)
+        first = self._parts(await self._readings.latest(), view)
+        if first is None:
+            assert isinstance(view, ServiceView)
+            return _no_service(view.name)
+        if self._streams.is_full:
+            return _trouble(
+                503,
+                "Too many open pages",
+                f"{STREAMS_MAX:,} pages are open, or as many as the limit of files allows.",
+                "This page is current as of when it was loaded. Close others, and load it again.",
+            )
+        return self._streams.answer(
+            view, first, lambda: not principal.is_revoked and principal.may("admin", _RIGHT)
+        )
+
+
+def _file(name: str, kind: str) -> Route:
+    content = (files("requite.page") / "files" / name).read_text(encoding="utf-8")
+    headers = {**HEADERS, "Cache-Control": "no-cache"}
+
+    async def file(_request: Request) -> Response:
+        return Response(content, headers=headers, media_type=kind)
+
+    return Route(f"/{name}", file, methods=["GET"])
+
+
+def _trouble(status: int, title: str, what: str, remedy: str) -> Response:
+    return answer("error.html", {"title": title, "what": what, "remedy": remedy}, status)
+
+
+def _no_service(name: str) -> Response:
+    return _trouble(
+        404,
+        "There is no such service",
+        f"The broker has no service {text(name, TEXT_SIZE)!r}.",
+        "A service exists while it has workers or requests, and for some time after that.",
+    )
+
+
+def _unauthorized(refusal: Unauthorized) -> Response:
+    values = {
+        "title": "Who are you?",
+        "what": f"The page of this broker is for users of its access file: {refusal}.",
+        "remedy": 'Log in as a user with admin = ["stats"].',
+    }
+    return answer("error.html", values, 401, {"WWW-Authenticate": refusal.challenge})
+
+
+def _denied(principal: Principal) -> Response:
+    return _trouble(
+        403,
+        "You may not see this page",
+        f"The user {text(principal.name)} lacks the right to the statistics of the broker.",
+        'It is admin = ["stats"] of the user in the access file.',
+    )

@@ -1,0 +1,122 @@
+"""The broker at one moment, for all who look at its page.
+
+One reading answers all who ask meanwhile, and those of a time after it that grows with what the
+reading took: however many look, readings take about a hundredth of the time of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from datetime import UTC, datetime
+from math import inf
+from typing import Final, NamedTuple, Protocol
+
+from requite.metrics.figures import BrokerFigures, figures_of
+from requite.metrics.selection import Selection
+from requite.metrics.watched import BrokerReader
+from requite.pair.standby_gate import as_facts
+from requite.protocols.majordomo.census import Post
+from requite.protocols.majordomo.reading import Reading, reading_of
+from requite.protocols.titanic.core import TitanicSnapshot
+from requite.shell import clock
+
+COST: Final = 100
+"""The time from one reading to the next, in times of what it took."""
+
+FRESH_S: Final = 0.9
+"""A reading answers everybody for so long at least."""
+
+WINDOW_S: Final = 10.0
+"""Rates and percentiles are of so long, or since the earliest reading of the broker."""
+
+_REUSED_S_MAX: Final = 60.0
+
+
+class BrokerToShow(BrokerReader, Protocol):
+    """A broker that has a page."""
+
+    def posts(self, service: str, workers_max: int, holds_max: int) -> list[Post]: ...
+
+
+class Backlog(NamedTuple):
+    """The Titanic inside a broker: its stored requests, and the sizes of its files in bytes."""
+
+    seen: TitanicSnapshot
+    disk_bytes: int
+    live_bytes: int
+
+
+class Sight(NamedTuple):
+    """What the page shows of a broker: the broker at the moment `at`, and what happened in the
+    time before. `trouble` says why it cannot do its work ("": it can)."""
+
+    at: datetime
+    trouble: str
+    figures: BrokerFigures
+    backlog: Backlog | None
+
+
+class Readings:
+    """Reads `broker`. `named_max`: how many services are shown by their names."""
+
+    def __init__(self, broker: BrokerToShow, named_max: int) -> None:
+        self._broker: Final = broker
+        self._selection: Final = Selection(named_max)
+        self._recent: deque[Reading] = deque()  # the oldest first
+        self._taking: asyncio.Task[Sight] | None = None  # the latest one
+        self._fresh_until = -inf
+        self.took_s = 0.0
+        """What the latest reading took."""
+
+    async def latest(self) -> Sight:
+        """Return the latest reading, or a new one if that is too old."""
+        taking = self._taking
+        if taking is None or (taking.done() and clock.now() >= self._fresh_until):
+            taking = self._taking = asyncio.create_task(self._take())
+        return await asyncio.shield(taking)
+
+    async def close(self) -> None:
+        """End the reading in progress."""
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.wait((self._taking,))
+
+    async def _take(self) -> Sight:
+        began = clock.now()
+        try:
+            return await self._read()
+        finally:
+            now = clock.now()
+            self.took_s = now - began
+            self._fresh_until = now + min(max(FRESH_S, COST * self.took_s), _REUSED_S_MAX)
+
+    async def _read(self) -> Sight:
+        broker = self._broker
+        census = broker.census()
+        await asyncio.sleep(0)  # 10,000 services and as many peers take 1 ms
+        services = await self._selection.read(census)
+        pair = None if broker.pair is None else as_facts(broker.pair.view)
+        now = reading_of(census, services, clock.now(), pair)
+        figures = self._figures(now)
+        return Sight(datetime.now(UTC), broker.trouble, figures, self._backlog())
+
+    def _figures(self, now: Reading) -> BrokerFigures:
+        """Return what happened since the earliest reading of the window that can be compared."""
+        recent = self._recent
+        while len(recent) > 1 and recent[1].at <= now.at - WINDOW_S:
+            recent.popleft()
+        found = next(filter(None, (figures_of(each, now) for each in recent)), None)
+        recent.append(now)
+        if found is not None:
+            return found
+        nothing = figures_of(now._replace(at=now.at - 1.0), now)
+        assert nothing is not None
+        return nothing
+
+    def _backlog(self) -> Backlog | None:
+        titanic = self._broker.titanic
+        if titanic is None:
+            return None
+        store = titanic.store_view()
+        return Backlog(titanic.snapshot(), store.disk_bytes, store.live_bytes)

@@ -1,0 +1,66 @@
+"""The page of one service: its workers, what they hold, and its last hour."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from requite.metrics.figures import Figures, ServiceFigures, figures_in, oldest_s
+from requite.page.history import History
+from requite.page.home import charts_of
+from requite.page.readings import BrokerToShow, Sight
+from requite.page.rendering import render
+from requite.protocols.majordomo import census as at
+from requite.protocols.majordomo.census import NO_TALLY, Traffic
+from requite.protocols.majordomo.reading import by_status
+from requite.shell import clock
+
+WORKERS_MAX: Final = 200
+HOLDS_MAX: Final = 8
+_UNKNOWN: Final[Figures] = figures_in(NO_TALLY, 1.0)
+
+
+class ServiceView(NamedTuple):
+    """The service that a visitor wants to see."""
+
+    name: str
+
+
+class Services:
+    """Makes the parts of the pages of services."""
+
+    def __init__(self, broker: BrokerToShow, history: History) -> None:
+        self._broker: Final = broker
+        self._history: Final = history
+
+    def parts(self, sight: Sight, view: ServiceView) -> dict[str, str] | None:
+        """Return the HTML of each part that changes, by its id; None if there is no such
+        service."""
+        seen = self._broker.traffic(view.name)
+        if seen is None:
+            return None
+        now = clock.now()
+        named = _find(sight, seen)
+        total = {**by_status(seen.tally), "redelivered": seen.tally[at.REDELIVERED]}
+        values = {
+            "sight": sight,
+            "seen": seen,
+            "oldest_s": oldest_s(seen, now),
+            "happened": _UNKNOWN if named is None else named.happened,
+            "is_named": named is not None,
+            "accepted": seen.tally[at.ACCEPTED],
+            "total": {name: number for name, number in total.items() if number},
+            "charts": charts_of(self._history.of_service(view.name), sight),
+        }
+        posts = self._broker.posts(view.name, WORKERS_MAX, HOLDS_MAX)
+        count = seen.idle + seen.busy + seen.draining + seen.blocked
+        workers = {"posts": posts, "now": now, "more": count - len(posts)}
+        return {
+            "state": render("_service.html", values),
+            "workers": render("_workers.html", workers),
+        }
+
+
+def _find(sight: Sight, seen: Traffic) -> ServiceFigures | None:
+    """Return what happened at a service, if it is shown by its name."""
+    services = sight.figures.services
+    return next((each for each in services if each.seen.number == seen.number), None)
