@@ -138,7 +138,7 @@ def _moments(story: Mapping[str, Any]) -> list[Moment]:
     ]
 
 
-def _form(status: int = 200, wrong: str = "") -> Response:
+def _form(status: int = 200, wrong: str | None = None) -> Response:
     return answer("requests.html", {"wrong": wrong, "spans": list(SPANS)}, status)
 
 

@@ -1,0 +1,232 @@
+"""What the page shows: readings that are shared, the last hour, curves and figures."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime, timedelta
+from math import inf, nan
+
+import pytest
+
+from requite.broker import Broker
+from requite.metrics.figures import figures_of
+from requite.metrics.selection import OTHER
+from requite.page import charts
+from requite.page.charts import Curve, Moment, chart, timeline
+from requite.page.history import EVERY_S, History, Sample
+from requite.page.home import COLUMNS, Home, HomeView, view_of
+from requite.page.readings import COST, FRESH_S, Readings, Sight
+from requite.page.rendering import age, duration, rate, service_url, since, text
+from requite.page.services import Services, ServiceView
+from requite.page.streams import Streams
+from requite.protocols.majordomo.census import NO_TALLY, Census, Traffic
+from requite.protocols.majordomo.reading import Reading
+
+BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def traffic(name: str, number: int, accepted: int = 0, queued: int = 0) -> Traffic:
+    tally = (accepted, *NO_TALLY[1:])
+    return Traffic(name, number, tally, queued, 0, 0, inf, 1, 0, 0, 0, 0)
+
+
+def sight(at_s: float, *services: Traffic, before: float = 1.0) -> Sight:
+    """Return a sight of a broker whose services have counted nothing before it."""
+    now = Reading(at_s, services, len(services), 9, 1, 1, 0, 0, 0, 0, 1 << 30, {}, {}, False)
+    figures = figures_of(now._replace(at=at_s - before, services=()), now)
+    assert figures is not None
+    return Sight(BEGAN + timedelta(seconds=at_s), "", figures, None)
+
+
+# --- readings -------------------------------------------------------------------------------------
+class Counted(Broker):
+    """A broker that counts how often it is read."""
+
+    readings = 0
+
+    def census(self) -> Census:
+        self.readings += 1
+        return super().census()
+
+
+async def test_one_reading_is_for_all_who_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("requite.shell.clock.now", lambda: now)
+    broker = Counted("tcp://127.0.0.1:0")
+    readings = Readings(broker, 10)
+    seen = await asyncio.gather(*(readings.latest() for _ in range(100)))
+    assert (broker.readings, len({id(each) for each in seen})) == (1, 1)
+    now += FRESH_S / 2
+    assert await readings.latest() is seen[0]
+    now += FRESH_S
+    assert await readings.latest() is not seen[0]
+    assert broker.readings == 2
+    await readings.close()
+
+
+async def test_readings_that_take_long_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("requite.shell.clock.now", lambda: now)
+
+    class Slow(Counted):
+        def census(self) -> Census:
+            nonlocal now
+            now += 0.1
+            return super().census()
+
+    broker = Slow("tcp://127.0.0.1:0")
+    readings = Readings(broker, 10)
+    await readings.latest()
+    now += COST * 0.1 - 0.01
+    await readings.latest()
+    assert broker.readings == 1
+    now += 0.02
+    await readings.latest()
+    assert broker.readings == 2
+
+
+async def test_nobody_looks_and_nothing_is_rendered() -> None:
+    broker = Counted("tcp://127.0.0.1:0")
+    readings = Readings(broker, 10)
+    publishing = asyncio.create_task(Streams(readings, lambda *_: {}).publish_forever())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert broker.readings == 0
+    publishing.cancel()
+
+
+# --- the last hour --------------------------------------------------------------------------------
+def test_the_last_hour_is_kept() -> None:
+    history = History()
+    for number in range(500):
+        at_s = EVERY_S * number
+        names = [traffic("a", 1, 20 * number)]
+        names += [traffic("early", 2)] if number < 10 else []
+        history.add(sight(at_s, *names))
+        if number == 20:
+            assert len(history.of_service("early")) == 9
+    assert len(history.of_broker()) == len(history.of_service("a")) == 360
+    assert history.of_service("a")[-1].accepted == 2.0
+    assert history.of_service("early") == history.of_service("never") == ()
+    assert history._of_services.keys() == {"a"}
+
+
+def test_a_broker_that_began_anew_has_no_sample_of_the_change() -> None:
+    history = History()
+    history.add(sight(10.0, traffic("a", 1, 100)))
+    history.add(sight(20.0, traffic("a", 1, 50)))
+    assert not history.of_broker()
+    history.add(sight(30.0, traffic("a", 1, 60)))
+    assert [each.accepted for each in history.of_broker()] == [1.0]
+
+
+# --- curves ---------------------------------------------------------------------------------------
+def samples(*points: tuple[float, float]) -> list[Sample]:
+    return [
+        Sample(BEGAN + timedelta(seconds=at), value, 0, 0, nan, nan, 0, 0.0) for at, value in points
+    ]
+
+
+def drawn(*points: tuple[float, float]) -> charts.Chart:
+    now = BEGAN + timedelta(seconds=points[-1][0] if points else 0)
+    curve = Curve("accepted", "first", lambda each: each.accepted)
+    return chart("Requests", "", samples(*points), now, (curve,), rate)
+
+
+def test_a_curve_is_broken_where_samples_are_missing() -> None:
+    seen = drawn((0, 1), (10, 3), (20, nan), (30, 4), (90, 2), (100, 2))
+    assert (seen.top, seen.top_text, seen.minutes) == (5.0, "5.0", 5)
+    [first, second] = seen.lines[0].runs
+    assert len(first.split()) == 3
+    assert second.split()[-1] == f"{charts.WIDTH:.1f},72.0"
+
+
+@pytest.mark.parametrize(("age_s", "minutes"), [(100, 5), (301, 15), (901, 60), (3600, 60)])
+def test_the_axis_is_as_long_as_it_must_be(age_s: float, minutes: int) -> None:
+    assert drawn((0, 1), (age_s, 1)).minutes == minutes
+
+
+@pytest.mark.parametrize(
+    ("value", "top"), [(0, 1), (0.0003, 0.0005), (1, 1), (1.01, 2), (5, 5), (730, 1000)]
+)
+def test_the_top_of_a_chart_is_round(value: float, top: float) -> None:
+    assert drawn((0, value)).top == pytest.approx(top)
+
+
+def test_a_chart_without_samples_is_empty() -> None:
+    assert drawn().lines[0].runs == ()
+
+
+def test_a_timeline_has_a_lane_for_each_process() -> None:
+    seen = timeline(
+        [
+            Moment(BEGAN, "client 1", "sends it", "first"),
+            Moment(BEGAN + timedelta(seconds=1), "broker 2", "accepts it", "second"),
+            Moment(BEGAN + timedelta(seconds=2), "client 1", "has the reply", "first"),
+        ]
+    )
+    assert seen is not None
+    assert [lane.who for lane in seen.lanes] == ["client 1", "broker 2"]
+    [begin, end] = [mark.x for mark in seen.lanes[0].marks]
+    assert seen.lanes[1].marks[0].x == pytest.approx((begin + end) / 2)
+    assert timeline([]) is None
+    assert timeline([Moment(BEGAN, "client 1", "sends it", "first")]) is None
+
+
+# --- tables and figures ---------------------------------------------------------------------------
+def test_services_are_chosen_and_sorted() -> None:
+    services = (
+        traffic("b", 1, 5),
+        traffic("A", 2, 7, queued=3),
+        traffic("ab", 3, 1),
+        traffic(OTHER, 0, 9),
+    )
+    seen = sight(10.0, *services)
+    home = Home(History())
+
+    def names(query: dict[str, str]) -> list[str]:
+        table = home.parts(seen, view_of(query))["services"]
+        return re.findall(r"<bdi>(.*?)</bdi>", table)
+
+    assert names({}) == ["A", "ab", "b"]
+    assert names({"sort": "-name"}) == ["b", "ab", "A"]
+    assert names({"sort": "rate"}) == ["A", "b", "ab"]
+    assert names({"sort": "-rate"}) == ["ab", "b", "A"]
+    assert names({"q": "a"}) == ["A", "ab"]
+    assert "<i title" in home.parts(seen, HomeView())["services"]
+    assert "<i title" not in home.parts(seen, HomeView("a"))["services"]
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_views_survive_their_addresses(column: object) -> None:
+    key = getattr(column, "key", "")
+    for view in (HomeView("a&b=ü", key), HomeView("", key, is_reversed=True)):
+        query = dict(part.split("=") for part in view.query.split("&") if part)
+        assert view_of({**query, "q": view.filter}) == view
+
+
+def test_a_service_that_was_removed_has_no_page() -> None:
+    services = Services(Broker("tcp://127.0.0.1:0"), History())
+    assert services.parts(sight(1.0), ServiceView("gone")) is None
+
+
+def test_figures_are_words() -> None:
+    assert [rate(each) for each in (0, 0.034, 2.345, 45.67, 1234.5)] == [
+        "–",
+        "0.03",
+        "2.3",
+        "45.7",
+        "1,234",
+    ]
+    assert (duration(nan), duration(0), duration(0.25)) == ("–", "–", "250\N{NO-BREAK SPACE}ms")
+    assert (age(12.6), since(None), since(-0.5)) == (
+        "13\N{NO-BREAK SPACE}s",
+        "",
+        "\N{MINUS SIGN}500\N{NO-BREAK SPACE}ms",
+    )
+    assert text("a\nb\u202e" + "c" * 300) == "a\N{REPLACEMENT CHARACTER}b" + (
+        "\N{REPLACEMENT CHARACTER}" + "c" * 196 + "…"
+    )
+    assert service_url("a/../b?") == "/services/a%2F..%2Fb%3F"
+    assert service_url("..") == "/services?name=.."
