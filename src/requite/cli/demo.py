@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from requite.cli.options import QUIET, JsonFlag, Logging
 from requite.cli.show.demos import DEMOS, find_demo
 from requite.cli.show.options import USUAL, Scale
+from requite.errors import ConfigurationError
 
 _USUAL_PATTERN: Final = "majordomo"
 
@@ -28,6 +29,14 @@ def demo(
             "`freelance` (the agent).",
         ),
     ] = _USUAL_PATTERN,
+    watch: Annotated[
+        bool,
+        Parameter(
+            show_default=False,
+            help="Go on until Ctrl-C, and print the address of the broker's page, where workers "
+            "are seen to die and come back. There is no audit.",
+        ),
+    ] = False,
     scale: Scale = USUAL,
     as_json: JsonFlag = False,
     logging: Logging = QUIET,
@@ -43,7 +52,7 @@ def demo(
 
     --pattern shows another pattern of reliable request-reply, with its own
     processes and faults. Only `majordomo` and `pool` (`requite pool demo`, on
-    RabbitMQ) have the audit.
+    RabbitMQ) have the audit, and only `majordomo` can be watched.
 
     Exit code 0: every request was answered exactly once and correctly, and the
     audit agrees. With --json the last line is an object: requests, answered,
@@ -55,4 +64,14 @@ def demo(
     from requite.cli.show.report import show
 
     logging.start()
+    if watch:
+        return _watch(pattern, scale, as_json=as_json)
     return show(find_demo(pattern), scale, as_json=as_json)
+
+
+def _watch(pattern: str, scale: Scale, *, as_json: bool) -> int:
+    from requite.cli.show import watched
+
+    if find_demo(pattern) != watched.PATTERN:
+        raise ConfigurationError(f"--watch: only the pattern {watched.PATTERN} has a page")
+    return watched.watch(scale, as_json=as_json)
