@@ -15,18 +15,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tests.page.rig import Shown, get, requests_in, serving, shown
+from tests.page.rig import serving, shown
 from tests.support.browser import Page, browsing
 
 from requite import AsyncClient
 from requite.errors import CallError
+from requite.journal.reader import events
+from requite.story.vocabulary import REDELIVERED
 
 _DOCS: Final = Path(__file__).parents[2] / "docs" / "how-to"
 _CALLS_S: Final = 200.0
-_SERVICES: Final = {"echo": ("hello", 0.02), "fail": ("no stock", 1.5), "slow": ("0.3", 0.1)}
+_SERVICES: Final = {"echo": ("hello", 0.05), "fail": ("no stock", 2.0), "slow": ("0.3", 0.1)}
 _BODIES: Final = {name: body.encode() for name, (body, _) in _SERVICES.items()}
 _PAUSES_S: Final = {name: pause_s for name, (_, pause_s) in _SERVICES.items()}
-_AT_A_TIME: Final = 4
+_AT_A_TIME: Final = {"echo": 10, "fail": 1, "slow": 10}
 
 
 async def _call(client: AsyncClient, name: str, rng: random.Random) -> None:
@@ -49,13 +51,10 @@ async def _picture(page: Page, name: str, url: str, width: int, *, dark: bool = 
     (_DOCS / name).write_bytes(await page.picture())
 
 
-def _retried(broker: Shown, journal: Path) -> str:
-    """Return the ID of a request that lost a worker, and was answered all the same."""
-    for each in reversed(requests_in(journal, "slow")):
-        said = get(broker, f"/requests/{each}").text
-        if "takes it back" in said and "Its caller got the reply" in said:
-            return each
-    raise AssertionError("no worker was lost with a request")
+def _retried(journal: Path) -> str:
+    """Return the ID of a request that a worker was lost with."""
+    lost = (each for each in events(journal) if each.kind == REDELIVERED)
+    return str(next(each.request_id for each in lost))
 
 
 async def main(calls_s: float) -> None:
@@ -75,7 +74,7 @@ async def main(calls_s: float) -> None:
                 calls = [
                     asyncio.create_task(_call(client, name, rng))
                     for name in _SERVICES
-                    for _ in range(_AT_A_TIME)
+                    for _ in range(_AT_A_TIME[name])
                 ]
                 await asyncio.sleep(calls_s)
                 with serving(broker, "slow", journal=journal) as worker:
@@ -85,7 +84,7 @@ async def main(calls_s: float) -> None:
                     await _picture(page, "page-service.png", f"{broker.page}/services/slow", 1100)
                     worker.send(signal.SIGKILL)
                 await asyncio.sleep(3.0)
-                retried = await asyncio.to_thread(_retried, broker, journal)
+                retried = _retried(journal)
                 await _picture(page, "page-request.png", f"{broker.page}/requests/{retried}", 900)
                 for each in calls:
                     each.cancel()

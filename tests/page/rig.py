@@ -28,12 +28,13 @@ class Shown(NamedTuple):
 
 
 @contextmanager
-def shown(*options: str, journal: Path | None = None, **more: str) -> Iterator[Shown]:
+def shown(*options: str, journal: Path | None = None) -> Iterator[Shown]:
     """Start a broker with a page."""
     if journal is not None:
         options = (*options, "--journal", str(journal))
-    everywhere = ("--bind", "tcp://127.0.0.1:0", "--http", ":0", *HEARTBEAT)
-    with running("broker", *everywhere, *options, env=more or None) as process:
+    if "--bind" not in options:
+        options = ("--bind", "tcp://127.0.0.1:0", "--http", ":0", *options)
+    with running("broker", *HEARTBEAT, *options) as process:
         assert process.line().startswith("metrics at "), process.end()
         url = process.line().replace("listening on tcp", "mdp")
         found = _PAGE.fullmatch(process.line())

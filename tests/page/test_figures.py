@@ -14,6 +14,7 @@ from requite.metrics.figures import figures_of
 from requite.metrics.selection import OTHER
 from requite.page import charts
 from requite.page.charts import Curve, Moment, chart, timeline
+from requite.page.curves import Curves
 from requite.page.history import EVERY_S, History, Sample
 from requite.page.home import COLUMNS, Home, HomeView, view_of
 from requite.page.readings import COST, FRESH_S, Readings, Sight
@@ -129,9 +130,20 @@ def samples(*points: tuple[float, float]) -> list[Sample]:
 
 
 def drawn(*points: tuple[float, float]) -> charts.Chart:
-    now = BEGAN + timedelta(seconds=points[-1][0] if points else 0)
     curve = Curve("accepted", "first", lambda each: each.accepted)
-    return chart("Requests", "", samples(*points), now, (curve,), rate)
+    return chart("Requests", "", samples(*points), (curve,), rate)
+
+
+def test_curves_are_drawn_once_for_each_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History()
+    curves = Curves(history)
+    drawn: list[str] = []
+    monkeypatch.setattr("requite.page.curves.render", lambda name, _: drawn.append(name) or name)
+    for number in range(3):
+        history.add(sight(EVERY_S * number, traffic("a", 1, 20 * number)))
+        for _ in range(3):
+            assert curves.of_broker() == curves.of_service("a") == "_charts.html"
+    assert len(drawn) == 6
 
 
 def test_a_curve_is_broken_where_samples_are_missing() -> None:
@@ -183,7 +195,7 @@ def test_services_are_chosen_and_sorted() -> None:
         traffic(OTHER, 0, 9),
     )
     seen = sight(10.0, *services)
-    home = Home(History())
+    home = Home(Curves(History()))
 
     def names(query: dict[str, str]) -> list[str]:
         table = home.parts(seen, view_of(query))["services"]
@@ -207,7 +219,7 @@ def test_views_survive_their_addresses(column: object) -> None:
 
 
 def test_a_service_that_was_removed_has_no_page() -> None:
-    services = Services(Broker("tcp://127.0.0.1:0"), History())
+    services = Services(Broker("tcp://127.0.0.1:0"), Curves(History()))
     assert services.parts(sight(1.0), ServiceView("gone")) is None
 
 

@@ -12,6 +12,8 @@ from tests.page.rig import Shown, call, requests_in, serving, shown
 from tests.support.browser import CHROMIUM, Page, browsing
 from tests.support.live import eventually
 
+from requite.testing.processes import free_ports
+
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.slow,
@@ -105,6 +107,22 @@ async def test_it_says_when_the_broker_is_gone(page: Page) -> None:
         await page.until("document.querySelector('#live').textContent.includes('not connected')")
         assert await page.run("document.querySelector('#live').className") == "bad"
         page.complaints.clear()  # the browser counts each failed connection as an error
+
+
+async def test_it_goes_on_when_the_broker_is_back(page: Page) -> None:
+    http, own = (f"127.0.0.1:{port}" for port in free_ports(2))
+    again = ("--http", http, "--bind", f"tcp://{own}")
+    with shown(*again) as broker, serving(broker, "echo"):
+        await page.open(f"http://{http}/services/echo")
+        await page.until(f"{LIVE} && {WORKERS} == 1")
+        await page.run("window.sameDocument = true")
+        broker.process.send(signal.SIGKILL)
+        await page.until("document.querySelector('#live').className == 'bad'")
+        with shown(*again) as successor:
+            assert successor.url == broker.url
+            await page.until(f"{LIVE} && {WORKERS} == 1")
+            assert await page.run("window.sameDocument")
+    page.complaints.clear()  # the browser counts each failed connection as an error
 
 
 # --- requests -------------------------------------------------------------------------------------

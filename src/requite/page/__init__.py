@@ -7,6 +7,7 @@
     services.py     the page of one service: its workers, and its curves
     requests.py     the pages of requests: their stories, and those that failed
     streams.py      server-sent events, which keep open pages current
+    curves.py       the curves of the last hour
     charts.py       curves and timelines, as SVG
     rendering.py    templates, and the words and figures in them
 

@@ -51,13 +51,12 @@ def chart(
     title: str,
     unit: str,
     samples: Sequence[Sample],
-    now: datetime,
     curves: Sequence[Curve],
     in_words: Callable[[float], str],
 ) -> Chart:
-    """Return the curves of the samples of the last hour before `now`; of less, if they are fewer.
+    """Return the curves of the hour before the newest sample; of less, if there are fewer samples.
     `in_words` returns a value as text."""
-    aged = [((now - each.at).total_seconds(), each) for each in samples]
+    aged = [((samples[-1].at - each.at).total_seconds(), each) for each in samples]
     shown = [(age_s, each) for age_s, each in aged if age_s <= KEPT_S]
     oldest_s = max((age_s for age_s, _ in shown), default=0.0)
     span_s = next(each for each in _SPANS_S if oldest_s <= each)

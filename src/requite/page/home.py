@@ -1,4 +1,4 @@
-"""The page of the broker: its state, the last hour, and the table of its services."""
+"""The page of the broker: its state, its curves, and the table of its services."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from markupsafe import Markup
 
 from requite.metrics.figures import ServiceFigures
 from requite.metrics.selection import OTHER
-from requite.page.charts import Chart, Curve, chart
-from requite.page.history import History, Sample
+from requite.page.curves import Curves
 from requite.page.readings import Sight
-from requite.page.rendering import TEXT_SIZE, duration, rate, render
+from requite.page.rendering import TEXT_SIZE, render
 
 BY_NAME: Final = "name"
 
@@ -89,8 +88,8 @@ class Home:
     """Makes the parts of the page from a sight of the broker, the rows of its table once for all
     who look."""
 
-    def __init__(self, history: History) -> None:
-        self._history: Final = history
+    def __init__(self, curves: Curves) -> None:
+        self._curves: Final = curves
         self._of: Sight | None = None
         self._state = ""
         self._rows: dict[int, Markup] = {}  # by number of the service
@@ -105,35 +104,19 @@ class Home:
         table = {"rows": rows, "view": view, "columns": COLUMNS, "sort_url": _sort_url}
         return {
             "state": self._state,
+            "charts": self._curves.of_broker(),
             "services": render("_services.html", {**table, "figures": sight.figures}),
         }
 
     def _render(self, sight: Sight) -> None:
         figures = sight.figures
-        charts = charts_of(self._history.of_broker(), sight)
-        self._state = render("_state.html", {"sight": sight, "figures": figures, "charts": charts})
+        self._state = render("_state.html", {"sight": sight, "figures": figures})
         self._rows = {
             each.seen.number: Markup(
                 render("_row.html", {"each": each, "is_rest": _is_rest(each), "columns": COLUMNS})
             )
             for each in figures.services
         }
-
-
-def charts_of(samples: Sequence[Sample], sight: Sight) -> list[Chart]:
-    """Return the curves of the last hour."""
-    counted = (
-        Curve("accepted", "first", lambda each: each.accepted),
-        Curve("errors", "bad", lambda each: each.failed),
-    )
-    took = (
-        Curve("p50", "first", lambda each: each.p50_s),
-        Curve("p99", "second", lambda each: each.p99_s),
-    )
-    return [
-        chart("Requests", "per second", samples, sight.at, counted, rate),
-        chart("Time to the reply", "", samples, sight.at, took, duration),
-    ]
 
 
 def _chosen(services: Sequence[ServiceFigures], view: HomeView) -> list[ServiceFigures]:

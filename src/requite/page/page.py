@@ -20,12 +20,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from requite.page.curves import Curves
 from requite.page.history import EVERY_S, History
 from requite.page.home import Home, HomeView, view_of
 from requite.page.readings import BrokerToShow, Readings, Sight
 from requite.page.rendering import HEADERS, TEXT_SIZE, answer, text
 from requite.page.requests import Requests
-from requite.page.services import Services, ServiceView
+from requite.page.services import GONE, Services, ServiceView
 from requite.page.streams import STREAMS_MAX, Parts, Streams, View
 from requite.principal import ANYONE, Principal
 from requite.shell import clock
@@ -60,11 +61,12 @@ class Page:
         self._authorization: Final = None if guard is None else Authorization(guard)
         self._readings: Final = Readings(broker, named_max)
         self._history: Final = History()
-        self._home: Final = Home(self._history)
-        self._services: Final = Services(broker, self._history)
+        curves = Curves(self._history)
+        self._home: Final = Home(curves)
+        self._services: Final = Services(broker, curves)
         self._searcher: Final = searcher
         self._requests: Final = Requests(searcher)
-        self._streams: Final = Streams(self._readings, self._parts)
+        self._streams: Final = Streams(self._readings, self._parts_now)
         self._tasks: list[asyncio.Task[None]] = []
 
     connections_max: Final = STREAMS_MAX
@@ -96,7 +98,10 @@ class Page:
     async def start(self) -> None:
         """Begin to keep the last hour, to serve streams, and to index the journal."""
         if self._searcher is not None:
-            await self._searcher.start()
+            try:
+                await self._searcher.start()
+            except OSError as error:  # the broker serves without it, and each search tries again
+                _log.warning("cannot start the search of the journal: %s", error)
         works = (self._keep_samples(), self._streams.publish_forever())
         self._tasks = [asyncio.create_task(work) for work in works]
 
@@ -147,6 +152,10 @@ class Page:
         if isinstance(view, HomeView):
             return self._home.parts(sight, view)
         return self._services.parts(sight, view)
+
+    def _parts_now(self, sight: Sight, view: View) -> Parts:
+        """Return the parts of an open page, whose service may be gone for a while."""
+        return self._parts(sight, view) or GONE
 
     async def _show_home(self, request: Request, _principal: Principal) -> Response:
         view = view_of(request.query_params)

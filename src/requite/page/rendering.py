@@ -96,6 +96,7 @@ def request_url(request_id: str) -> str:
 _templates: Final = Environment(
     loader=PackageLoader("requite.page"),
     autoescape=True,
+    auto_reload=False,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,

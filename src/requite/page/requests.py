@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from requite.errors import StorageError
 from requite.page.charts import Moment, timeline
 from requite.page.rendering import HEADERS, answer, moment, request_url, text
 from requite.story.searcher import Searcher
-from requite.story.vocabulary import Verdict
+from requite.story.vocabulary import OK, Verdict
 
 SPANS: Final[Mapping[str, float]] = {
     "1m": 60.0,
@@ -80,11 +80,11 @@ class Requests:
 
 def _told(story: Mapping[str, Any], request_id: str) -> Response:
     if not story["found"]:
-        return answer("unknown.html", {"request_id": request_id}, 404)
+        return answer("unknown.html", {"request_id": request_id, **_cover(story["logs"])}, 404)
     values = {
         "request_id": request_id,
         "story": story,
-        "is_good": story["verdict"] in _GOOD and not story["contradictions"],
+        "style": _style_of(story),
         "steps": _steps(story),
         "steps_more": max(len(story["steps"]) - _STEPS_MAX, 0),
         "events": story["events"][:_EVENTS_MAX],
@@ -92,6 +92,24 @@ def _told(story: Mapping[str, Any], request_id: str) -> Response:
         "timeline": timeline(_moments(story)),
     }
     return answer("request.html", values)
+
+
+def _cover(logs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return when the first and the last event of the logs are; "" if there are none."""
+    firsts = [each["first"] for each in logs if each["first"]]
+    lasts = [each["last"] for each in logs if each["last"]]
+    if not firsts or not lasts:
+        return {"first": "", "last": ""}
+    first, last = datetime.fromisoformat(min(firsts)), datetime.fromisoformat(max(lasts))
+    return {"first": moment(first), "last": moment(last)}
+
+
+def _style_of(story: Mapping[str, Any]) -> str:
+    """Return the style of a verdict; a request may end as it should with an error, too."""
+    if story["verdict"] not in _GOOD or story["contradictions"]:
+        return "bad"
+    end = story["end"]
+    return "note" if end is not None and end.get("outcome") != OK else "good"
 
 
 def _failed(found: Mapping[str, Any], since: str) -> Response:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from requite.metrics.figures import Figures, ServiceFigures, figures_in, oldest_s
-from requite.page.history import History
-from requite.page.home import charts_of
+from requite.page.curves import Curves
 from requite.page.readings import BrokerToShow, Sight
 from requite.page.rendering import render
 from requite.protocols.majordomo import census as at
@@ -16,6 +15,9 @@ from requite.shell import clock
 
 WORKERS_MAX: Final = 200
 HOLDS_MAX: Final = 8
+GONE: Final = {"state": "<p>The broker has no such service now.</p>", "charts": "", "workers": ""}
+"""The parts of an open page of a service that was removed."""
+
 _UNKNOWN: Final[Figures] = figures_in(NO_TALLY, 1.0)
 
 
@@ -28,9 +30,9 @@ class ServiceView(NamedTuple):
 class Services:
     """Makes the parts of the pages of services."""
 
-    def __init__(self, broker: BrokerToShow, history: History) -> None:
+    def __init__(self, broker: BrokerToShow, curves: Curves) -> None:
         self._broker: Final = broker
-        self._history: Final = history
+        self._curves: Final = curves
 
     def parts(self, sight: Sight, view: ServiceView) -> dict[str, str] | None:
         """Return the HTML of each part that changes, by its id; None if there is no such
@@ -49,13 +51,13 @@ class Services:
             "is_named": named is not None,
             "accepted": seen.tally[at.ACCEPTED],
             "total": {name: number for name, number in total.items() if number},
-            "charts": charts_of(self._history.of_service(view.name), sight),
         }
         posts = self._broker.posts(view.name, WORKERS_MAX, HOLDS_MAX)
         count = seen.idle + seen.busy + seen.draining + seen.blocked
         workers = {"posts": posts, "now": now, "more": count - len(posts)}
         return {
             "state": render("_service.html", values),
+            "charts": "" if named is None else self._curves.of_service(view.name),
             "workers": render("_workers.html", workers),
         }
 

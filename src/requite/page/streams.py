@@ -40,8 +40,8 @@ _log: Final = logging.getLogger("requite.page")
 
 View: TypeAlias = HomeView | ServiceView
 Parts: TypeAlias = Mapping[str, str]
-PartsOf: TypeAlias = Callable[[Sight, View], "Parts | None"]
-"""Returns the parts of a view; None if what it shows is gone."""
+PartsOf: TypeAlias = Callable[[Sight, View], Parts]
+"""Returns the parts of a view."""
 
 
 class Stream:
@@ -54,7 +54,8 @@ class Stream:
         self._changed = asyncio.Event()
 
     def offer(self, parts: Parts | None) -> None:
-        """Send these parts next, in place of those that wait; None ends the stream."""
+        """Send these parts next, in place of those that wait; None ends the stream, and the browser
+        connects again."""
         self._newest = parts
         self._changed.set()
 
@@ -65,7 +66,9 @@ class Stream:
             await self._changed.wait()
             self._changed.clear()
             parts = self._newest
-            if parts is None or not self._is_allowed():
+            if parts is None:
+                return
+            if not self._is_allowed():
                 yield "event: end\ndata: {}\n\n"
                 return
             changed = {name: text for name, text in parts.items() if sent.get(name) != text}
