@@ -25,7 +25,7 @@ from requite.story.vocabulary import REDELIVERED
 
 _DOCS: Final = Path(__file__).parents[2] / "docs" / "how-to"
 _CALLS_S: Final = 200.0
-_SERVICES: Final = {"echo": ("hello", 0.05), "fail": ("no stock", 2.0), "slow": ("0.3", 0.1)}
+_SERVICES: Final = {"echo": ("hello", 0.05), "fail": ("no stock", 6.0), "slow": ("0.3", 0.1)}
 _BODIES: Final = {name: body.encode() for name, (body, _) in _SERVICES.items()}
 _PAUSES_S: Final = {name: pause_s for name, (_, pause_s) in _SERVICES.items()}
 _AT_A_TIME: Final = {"echo": 10, "fail": 1, "slow": 10}
@@ -65,7 +65,8 @@ async def main(calls_s: float) -> None:
         with (
             shown(journal=journal) as broker,
             serving(broker, "echo", "slow", journal=journal),
-            serving(broker, "echo", "fail", "slow", journal=journal),
+            serving(broker, "echo", "slow", journal=journal),
+            serving(broker, "fail", journal=journal),
         ):
             async with AsyncExitStack() as stack:
                 page = await stack.enter_async_context(browsing(Path(folder) / "browser"))

@@ -148,10 +148,10 @@ def test_curves_are_drawn_once_for_each_sample(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_curve_is_broken_where_samples_are_missing() -> None:
     seen = drawn((0, 1), (10, 3), (20, nan), (30, 4), (90, 2), (100, 2))
-    assert (seen.top, seen.top_text, seen.minutes) == (5.0, "5.0", 5)
+    assert (seen.top, seen.top_text, seen.minutes) == (4.0, "4.0", 5)
     [first, second] = seen.lines[0].runs
     assert len(first.split()) == 3
-    assert second.split()[-1] == f"{charts.WIDTH:.1f},72.0"
+    assert second.split()[-1] == f"{charts.WIDTH:.1f},60.0"
 
 
 @pytest.mark.parametrize(("age_s", "minutes"), [(100, 5), (301, 15), (901, 60), (3600, 60)])
@@ -160,7 +160,8 @@ def test_the_axis_is_as_long_as_it_must_be(age_s: float, minutes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "top"), [(0, 1), (0.0003, 0.0005), (1, 1), (1.01, 2), (5, 5), (730, 1000)]
+    ("value", "top"),
+    [(0, 1), (0.00029, 0.0003), (1, 1), (1.01, 1.5), (5, 5), (730, 800), (801, 1000)],
 )
 def test_the_top_of_a_chart_is_round(value: float, top: float) -> None:
     assert drawn((0, value)).top == pytest.approx(top)

@@ -99,6 +99,17 @@ async def test_the_focus_stays_while_the_page_changes(page: Page) -> None:
             assert await page.run("document.activeElement.textContent") == "echo"
 
 
+async def test_a_page_that_nobody_sees_leaves_its_connection(page: Page) -> None:
+    with shown() as broker:
+        await page.open(broker.page)
+        await page.until(LIVE)
+        other = await page.send("Target.createTarget", url="about:blank")
+        await page.send("Target.activateTarget", targetId=other["targetId"])
+        await page.until("document.querySelector('#live').textContent == 'paused'")
+        await page.send("Page.bringToFront")
+        await page.until(LIVE)
+
+
 async def test_it_says_when_the_broker_is_gone(page: Page) -> None:
     with shown() as broker:
         await page.open(broker.page)

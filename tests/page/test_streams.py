@@ -72,7 +72,7 @@ async def test_a_thousand_while_calls_go_on(many_files: None) -> None:
                 status, reader = await opened(broker, stack)
                 assert b" 503 " in status
                 text = await reader.readuntil(b"</html>")
-                assert b"1,000 pages are open" in text
+                assert b"1,000 pages of this broker are open" in text
                 for reader in readers:
                     assert (await event(reader)).keys() == {"state", "charts", "services"}
                 calls = [client.call(b"%d" % number) for number in range(500)]

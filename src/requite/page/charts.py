@@ -16,7 +16,7 @@ WIDTH: Final = 600
 HEIGHT: Final = 120
 _GAP_S: Final = 2.5 * EVERY_S  # a curve is broken where samples are missing for so long
 _SPANS_S: Final = (300.0, 900.0, KEPT_S)  # of the axis of time
-_STEPS: Final = (1.0, 2.0, 5.0, 10.0)
+_STEPS: Final = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 class Line(NamedTuple):
@@ -92,7 +92,7 @@ def _runs(
 
 
 def _round_up(value: float) -> float:
-    """Return 1, 2 or 5 times a power of ten that is not less; 1 for 0."""
+    """Return a round number that is not less; 1 for 0."""
     if value <= 0:
         return 1.0
     power = 10.0 ** floor(log10(value))

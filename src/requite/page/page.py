@@ -27,7 +27,7 @@ from requite.page.readings import BrokerToShow, Readings, Sight
 from requite.page.rendering import HEADERS, TEXT_SIZE, answer, text
 from requite.page.requests import Requests
 from requite.page.services import GONE, Services, ServiceView
-from requite.page.streams import STREAMS_MAX, Parts, Streams, View
+from requite.page.streams import Parts, Streams, View, streams_max
 from requite.principal import ANYONE, Principal
 from requite.shell import clock
 from requite.story.searcher import Searcher
@@ -69,8 +69,10 @@ class Page:
         self._streams: Final = Streams(self._readings, self._parts_now)
         self._tasks: list[asyncio.Task[None]] = []
 
-    connections_max: Final = STREAMS_MAX
-    """Connections that the server needs beside those that it has for other requests."""
+    @property
+    def connections_max(self) -> int:
+        """Connections that the server needs beside those that it has for other requests."""
+        return streams_max()
 
     @property
     def routes(self) -> Sequence[Route]:
@@ -181,7 +183,7 @@ class Page:
             return _trouble(
                 503,
                 "Too many open pages",
-                f"{STREAMS_MAX:,} pages are open, or as many as the limit of files allows.",
+                f"{streams_max():,} pages of this broker are open, which is the limit.",
                 "This page is current as of when it was loaded. Close others, and load it again.",
             )
         return self._streams.answer(

@@ -35,8 +35,15 @@ STREAMS_MAX: Final = 1000
 EVERY_S: Final = 1.0
 _PER_STREAM_S: Final = 0.01  # sending an event takes up to 0.1 ms: a hundredth of it
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-_LEFT: Final = 2  # the part of the descriptors that streams leave to the peers of the broker
+_LEFT: Final = 2
 _log: Final = logging.getLogger("requite.page")
+
+
+def streams_max() -> int:
+    """Return how many streams there may be: `STREAMS_MAX`, or half of the limit of descriptors, of
+    which the peers of the broker need the others."""
+    return min(STREAMS_MAX, descriptors.limit() // _LEFT)
+
 
 View: TypeAlias = HomeView | ServiceView
 Parts: TypeAlias = Mapping[str, str]
@@ -106,7 +113,7 @@ class Streams:
     @property
     def is_full(self) -> bool:
         """Whether there are as many as there may be."""
-        return len(self._open) >= min(STREAMS_MAX, descriptors.limit() // _LEFT)
+        return len(self._open) >= streams_max()
 
     def answer(self, view: View, first: Parts, is_allowed: Callable[[], bool]) -> Response:
         """Return the answer to a visitor who has a page open, while `is_allowed`."""

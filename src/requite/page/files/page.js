@@ -4,6 +4,7 @@
 const body = document.body;
 const live = document.querySelector("#live");
 let stream = null;
+let address = "";
 let waiting = 0;
 
 // Makes `old` the same as `fresh`, and keeps elements, so that focus and selection stay.
@@ -73,6 +74,7 @@ function say(text, state) {
 function listen(url) {
   if (stream !== null) stream.close();
   clearTimeout(waiting);
+  address = url;
   const mine = new EventSource(url);
   stream = mine;
   mine.onmessage = (event) => {
@@ -94,6 +96,16 @@ function listen(url) {
 
 if (body.dataset.stream !== undefined && live !== null) {
   listen(body.dataset.stream);
+  // A browser has six connections to a host: pages that nobody sees leave them to the others.
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) {
+      listen(address);
+      return;
+    }
+    stream.close();
+    clearTimeout(waiting);
+    say("paused", "");
+  });
 }
 
 const filter = document.querySelector("#q");
