@@ -263,6 +263,25 @@ def test_quotas_count_what_the_client_uses_and_not_the_user() -> None:
     assert len(bench.requests("w")) == 2
 
 
+def test_denied_requests_for_users_count_and_are_paced() -> None:
+    """Otherwise a client without the right could keep the broker busy."""
+    quotas = "\n[quota.slow]\nrequests_per_s = 20\n"
+    bench = Acting(USERS.replace("[user.eve]", '[user.eve]\nquota = "slow"') + quotas)
+    bench.client("eve", principal=bench.access.principal_named("eve"))
+    forged = [
+        MDP_03.encode(ClientRequest(b"echo", [b"x"], number, principal=b"alice"))
+        for number in range(1, 61)
+    ]
+    bench.feed(Received("eve", forged))
+    assert len(bench.finals("eve")) == 1, "one per turn"
+    bench.advance(0.5)
+    statuses = bench.statuses("eve")
+    assert set(statuses.values()) == {Status.DENIED, Status.OVERLOADED}
+    assert len(statuses) == 60
+    assert list(statuses.values()).count(Status.DENIED) < 40
+    assert bench.requests("w") == []
+
+
 # --- changes --------------------------------------------------------------------------------------
 CHANGES = {
     "the user loses the right": USERS.replace(
