@@ -47,3 +47,14 @@ def test_compiled_modules_compare_no_unboxed_values_by_identity(
     found = child.submit(in_types, tmp_path, ["bad.py"]).result()
     assert found == ["bad.py:2: tuple[int, str] is compared by identity"]
     assert child.submit(in_types, SOURCE, modules()).result() == []
+
+
+def test_only_compiled_classes_have_the_base_class_of_compiled_values() -> None:
+    """Python does not let an interpreted class inherit from a compiled one."""
+    derived = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if "(Value):" in path.read_text(encoding="utf-8")
+    }
+    assert derived
+    assert derived <= set(modules())

@@ -7,14 +7,13 @@ from math import inf
 from typing import Final
 
 from requite.errors import ConfigurationError
-from requite.value import Value
 
 KEPT_FOR_DESCRIPTIONS: Final = 16
 """Slots of the client beyond those of calls, by which the gateway asks for descriptions."""
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayPolicy(Value):
+class GatewayPolicy:
     """Limits. Requests beyond them are answered with 413 or 503, and have not run.
 
     - `body_size_max`: bytes of a body; of all bodies held at a time, `bodies_size_max`.

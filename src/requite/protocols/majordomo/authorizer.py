@@ -20,7 +20,7 @@ from requite.protocols.majordomo.recorders import BrokerObserver
 from requite.protocols.majordomo.wire import ClientRequest
 
 _ORIGINS_MAX: Final = 4096  # of one principal
-_ACTS_MAX: Final = 4096
+_ACTS_MAX: Final = 1 << 16
 
 
 class Authorizer:
