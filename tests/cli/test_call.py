@@ -107,7 +107,10 @@ def failure(*arguments):
 def test_a_handler_that_raises_an_error(url):
     plain, record = failure(f"{url}/fail", "out of stock")
     assert plain.code == ExitCode.FAILED
-    assert plain.err == "requite: the handler failed: ValueError: out of stock\n"
+    reason, request_id = plain.err.rstrip("\n").split("; request ID ")
+    assert reason == "requite: the handler failed: ValueError: out of stock"
+    assert re.fullmatch(r"[0-9a-f]{32}", request_id)
+    assert request_id != record["request_id"]  # each run has a request of its own
     assert (record["status"], record["may_have_executed"]) == ("FAILED", True)
     assert record["message"] == "ValueError: out of stock"
 

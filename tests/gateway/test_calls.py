@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -133,6 +134,7 @@ async def test_each_failure_of_a_handler_has_its_status(
         assert (answer.status, answer.said["error"]) == (status, error)
         assert answer.said["may_have_executed"] is ran
         assert answer.said["attempts"] == 1
+        assert re.fullmatch(r"[0-9a-f]{32}", answer.said["request_id"])
 
 
 async def test_a_bad_request_says_where_and_why() -> None:

@@ -44,7 +44,8 @@ class BytesPrinter:
 
     def failed(self, error: CallError, elapsed_s: float) -> None:
         """See `Printer`."""
-        complain(sentence(error))
+        told = f"; request ID {error.request_id}" if error.request_id else ""
+        complain(f"{sentence(error)}{told}")
 
     def _write(self, body: bytes) -> None:
         out = sys.stdout.buffer

@@ -42,6 +42,11 @@ _PROBLEM: Final[dict[str, Any]] = {
             "description": "Whether the method may have run. If not, the request can be repeated.",
         },
         "attempts": {"type": "integer", "description": "How often the request was sent."},
+        "request_id": {
+            "type": "string",
+            "pattern": "^[0-9a-f]{32}$",
+            "description": "The ID of the request in journals, if it was sent: for `requite why`.",
+        },
         "path": {"type": "string", "description": "The place in the body: `$.count`."},
         "reason": {"type": "string", "description": "What is wrong there."},
     },

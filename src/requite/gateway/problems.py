@@ -3,7 +3,8 @@
     {"type": "/problems#CallTimeout", "title": "…", "status": 504, "detail": "…",
      "error": "CallTimeout", "may_have_executed": true, "attempts": 1}
 
-`BadRequest` has `path` and `reason`, too, and an error that the method declares its `data`.
+`request_id` is there if the request was sent, and has an ID. `BadRequest` has `path` and `reason`,
+too, and an error that the method declares its `data`.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def of_error(error: Exception, declared: Container[str] = ()) -> Problem:
             return _declared(told, error)
         error = error_of(error, {})
         if isinstance(error, NoService):  # the service says so itself
-            return Problem("NoMethod", str(error), attempts=error.attempts)
+            return Problem("NoMethod", str(error), attempts=error.attempts, **_id_of(error))
     if isinstance(error, CallError):
         return _of_call(error)
     if isinstance(error, ProtocolViolation):
@@ -151,6 +152,7 @@ def _declared(told: Mapping[str, Any], failure: RemoteFailure) -> Problem:
         kind="DeclaredError",
         may_have_executed=failure.may_have_executed,
         attempts=failure.attempts,
+        **_id_of(failure),
         **data,
     )
 
@@ -165,5 +167,10 @@ def _of_call(error: CallError) -> Problem:
         str(error),
         may_have_executed=error.may_have_executed,
         attempts=error.attempts,
+        **_id_of(error),
         **place,
     )
+
+
+def _id_of(error: CallError) -> dict[str, Any]:
+    return {"request_id": error.request_id} if error.request_id else {}
