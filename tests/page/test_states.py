@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
+from html import unescape
 from math import inf
 from pathlib import Path
 
@@ -45,6 +47,40 @@ def test_a_request_that_fails_as_it_should_is_not_green(tmp_path: Path) -> None:
         call(broker, "fail", "x")
         [request_id] = requests_in(journal, "fail")
         assert 'class="verdict note"' in get(broker, f"/requests/{request_id}").text
+
+
+def test_the_page_and_the_command_tell_the_same_story(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    with (
+        shown(journal=journal) as broker,
+        serving(broker, "slow", journal=journal) as worker,
+        serving(broker, "slow", "fail", journal=journal),
+        running("call", f"{broker.url}/slow", "2", "--journal", str(journal)) as calling,
+    ):
+        requests_in(journal, "slow")
+        worker.send(signal.SIGKILL)
+        assert calling.end()[0] == 0
+        call(broker, "fail", "<no> & never", "--journal", str(journal))
+        ids = [*requests_in(journal, "slow"), *requests_in(journal, "fail")]
+        assert len(ids) == 2
+        for request_id in ids:
+            text = unescape(get(broker, f"/requests/{request_id}").text)
+            told = requite("why", str(journal), request_id, "--json").record
+            assert len(told["steps"]) >= 6
+            for said in (told["meaning"], *told["sentences"], *(e["what"] for e in told["steps"])):
+                assert said in text, said
+        listed = requite("why", str(journal), "--failed", "--json").record["failures"]
+        page = unescape(get(broker, "/requests?failed=1").text)
+        assert [each["request_id"] for each in listed] == re.findall(r"<code>(\w{32})</code>", page)
+
+
+def test_the_page_and_the_metrics_have_the_same_numbers() -> None:
+    with shown() as broker, serving(broker, "echo"):
+        for _ in range(3):
+            call(broker, "echo", "x")
+        assert ">3<small> accepted, </small>3<small> ok" in get(broker, "/services/echo").text
+        metrics = get(broker, "/metrics").text
+        assert 'requite_requests_accepted_total{service="echo"} 3.0' in metrics
 
 
 def test_stored_requests_are_counted(tmp_path: Path) -> None:

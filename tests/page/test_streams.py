@@ -20,7 +20,7 @@ from tests.page.rig import WAIT_S, Shown, serving, shown
 
 from requite import AsyncClient
 from requite.page.home import HomeView
-from requite.page.streams import STREAMS_MAX, Stream, Streams, View
+from requite.page.streams import STREAMS_MAX, Stream, Streams, View, streams_max
 from requite.web.server import HttpServer
 
 pytestmark = pytest.mark.e2e
@@ -99,6 +99,16 @@ async def test_few_files_are_left_to_pages() -> None:
                     assert b"pong" in (await client.call(b"")).body
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "streams"), [(resource.RLIM_INFINITY, 1000), (1 << 20, 1000), (1024, 512), (64, 32)]
+)
+def test_streams_leave_descriptors_to_peers(
+    monkeypatch: pytest.MonkeyPatch, allowed: int, streams: int
+) -> None:
+    monkeypatch.setattr("requite.transport.descriptors.limit", lambda: allowed)
+    assert streams_max() == streams
 
 
 async def test_a_stream_holds_the_newest_parts_only() -> None:

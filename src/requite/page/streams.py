@@ -16,6 +16,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
+from resource import RLIM_INFINITY
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from starlette.responses import Response, StreamingResponse
@@ -35,20 +36,20 @@ STREAMS_MAX: Final = 1000
 EVERY_S: Final = 1.0
 _PER_STREAM_S: Final = 0.01  # sending an event takes up to 0.1 ms: a hundredth of it
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-_LEFT: Final = 2
 _log: Final = logging.getLogger("requite.page")
-
-
-def streams_max() -> int:
-    """Return how many streams there may be: `STREAMS_MAX`, or half of the limit of descriptors, of
-    which the peers of the broker need the others."""
-    return min(STREAMS_MAX, descriptors.limit() // _LEFT)
 
 
 View: TypeAlias = HomeView | ServiceView
 Parts: TypeAlias = Mapping[str, str]
 PartsOf: TypeAlias = Callable[[Sight, View], Parts]
 """Returns the parts of a view."""
+
+
+def streams_max() -> int:
+    """Return how many streams there may be: `STREAMS_MAX`, or half of the limit of descriptors, of
+    which the peers of the broker need the others."""
+    allowed = descriptors.limit()
+    return STREAMS_MAX if allowed == RLIM_INFINITY else min(STREAMS_MAX, allowed // 2)
 
 
 class Stream:
@@ -137,17 +138,15 @@ class Streams:
         the loop at most, so that with many streams or services the pages change less often."""
         while True:
             await self._someone.wait()
-            began = clock.now()
-            waited_s = EVERY_S
+            began, interval_s = clock.now(), EVERY_S
             try:
-                waited_s = await self._publish()
+                interval_s = await self._publish()
             except Exception:  # a failed reading must not end later ones
                 _log.exception("the page cannot be rendered")
-            took_s = clock.now() - began
-            await asyncio.sleep(max(EVERY_S - took_s, waited_s))
+            await asyncio.sleep(max(0.0, began + interval_s - clock.now()))
 
     async def _publish(self) -> float:
-        """Offer every stream its parts; return for how long to wait then."""
+        """Offer every stream its parts; return the time from this to the next ones."""
         sight = await self._readings.latest()
         by_view: dict[View, list[Stream]] = {}
         for each in self._open:
@@ -160,7 +159,7 @@ class Streams:
             for each in streams:
                 each.offer(parts)
             await asyncio.sleep(0)
-        return COST * busy_s - EVERY_S + _PER_STREAM_S * len(self._open)
+        return max(EVERY_S, COST * busy_s + _PER_STREAM_S * len(self._open))
 
     def close(self) -> None:
         """End all streams."""
