@@ -22,6 +22,7 @@ from requite.page.rendering import age, duration, rate, service_url, since, text
 from requite.page.services import Services, ServiceView
 from requite.page.streams import Streams
 from requite.protocols.majordomo.census import NO_TALLY, Census, Traffic
+from requite.protocols.majordomo.parties import Service
 from requite.protocols.majordomo.reading import Reading
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -95,6 +96,26 @@ async def test_nobody_looks_and_nothing_is_rendered() -> None:
         await asyncio.sleep(0)
     assert broker.readings == 0
     publishing.cancel()
+
+
+async def test_of_many_services_the_busiest_have_rows() -> None:
+    broker = Broker("tcp://127.0.0.1:0")
+    services = broker._engine._directory.services
+    for number in range(1, 1001):
+        service = Service(b"s%d" % number, None, number)
+        service.counters.accepted = number
+        services[service.name] = service
+    readings = Readings(broker, 10)
+    seen = await readings.latest()
+    assert seen.figures.now.services_count == 1000
+    table = Home(Curves(History())).parts(seen, HomeView())["services"]
+    assert table.count("<tr data-key") == 11
+    assert "1,000 services" in table
+    assert {f"s{number}" for number in range(991, 1001)} == set(
+        re.findall(r"<bdi>(.*?)</bdi>", table)
+    )
+    assert "<i title" in table
+    await readings.close()
 
 
 # --- the last hour --------------------------------------------------------------------------------

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.cli.command import running_worker
+from tests.gateway.test_users import users
 from tests.page.rig import Shown, call, requests_in, serving, shown
 from tests.support.browser import CHROMIUM, Page, browsing
 from tests.support.live import eventually
 
+from requite.access.passwords import hash_password
 from requite.testing.processes import free_ports
 
 pytestmark = [
@@ -221,6 +223,17 @@ async def test_it_is_read_without_javascript(page: Page) -> None:
             row = "document.querySelector('#services tbody tr')?.textContent"
             await page.until(f"({row} ?? '').includes('/ 2')")
         assert not [url for url in page.requested if "/events" in url]
+
+
+async def test_a_user_logs_in_once(page: Page, tmp_path: Path) -> None:
+    file = users(tmp_path, f'[user.ops]\npassword = "{hash_password("word")}"\nadmin = ["stats"]\n')
+    with shown("--access", str(file)) as broker:
+        await page.open(broker.page.replace("//", "//ops:word@"))
+        await page.until(f"{LIVE} && {MAIN}.includes('No service yet')")
+        await page.run("document.querySelector('nav a[href=\"/requests\"]').click()")
+        await page.until("location.pathname == '/requests' && document.querySelector('h1')")
+        assert "This broker has no journal" in await page.run(MAIN)
+        page.complaints.clear()  # the answer 404
 
 
 async def test_names_are_no_code(page: Page, tmp_path: Path) -> None:

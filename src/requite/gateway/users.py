@@ -57,7 +57,7 @@ class Users:
             return await self._authorization.principal_of(request)
         except Unauthorized as refusal:
             detail = f"{refusal}; the request has not run"
-            headers = {"WWW-Authenticate": refusal.challenge}
+            headers = {"WWW-Authenticate": ", ".join(refusal.challenges)}
             raise Problem("Unauthorized", detail, headers=headers) from None
         except TooManyChecks as refusal:
             raise Problem("Overloaded", f"{refusal}; it has not run") from None

@@ -220,7 +220,10 @@ def _unauthorized(refusal: Unauthorized) -> Response:
         "what": f"The page of this broker is for users of its access file: {refusal}.",
         "remedy": 'Log in as a user with admin = ["stats"].',
     }
-    return answer("error.html", values, 401, {"WWW-Authenticate": refusal.challenge})
+    response = answer("error.html", values, 401)
+    for challenge in refusal.challenges:
+        response.headers.append("WWW-Authenticate", challenge)
+    return response
 
 
 def _denied(principal: Principal) -> Response:

@@ -25,12 +25,16 @@ CHECKING_MAX: Final = 16
 """Passwords of one address that are checked at a time; each takes a thread some 50 ms."""
 
 
-class Unauthorized(Exception):
-    """A request of nobody. `challenge` is the value of `WWW-Authenticate`."""
+_WAYS: Final = ("Bearer", 'Basic realm="requite", charset="UTF-8"')
 
-    def __init__(self, text: str, challenge: str) -> None:
+
+class Unauthorized(Exception):
+    """A request of nobody. `challenges` are values of `WWW-Authenticate`. Browsers know only the
+    first one of a line, so answers to them need a line for each."""
+
+    def __init__(self, text: str, challenges: tuple[str, ...]) -> None:
         super().__init__(text)
-        self.challenge = challenge
+        self.challenges = challenges
 
 
 class TooManyChecks(Exception):
@@ -88,8 +92,7 @@ class Authorization:
             self._checking += Counter()  # drops what is 0
 
     def _refusal(self, text: str) -> Unauthorized:
-        ways = 'Bearer, Basic realm="requite", charset="UTF-8"'
-        return Unauthorized(text, ways if self._guard.access.has_passwords else "Bearer")
+        return Unauthorized(text, _WAYS if self._guard.access.has_passwords else _WAYS[:1])
 
 
 async def _proof(guard: Guard, user: str, password: str) -> Credential | None:
