@@ -146,7 +146,7 @@ async def test_a_journal_that_rotates_while_it_is_read(tmp_path: Path) -> None:
     ):
         page = Page(broker, named_max=10, searcher=searcher)
         app = httpx.ASGITransport(Starlette(routes=page.routes))
-        async with httpx.AsyncClient(transport=app, base_url="http://test") as visitor:
+        async with httpx.AsyncClient(transport=app, base_url="http://127.0.0.1") as visitor:
             await expired(client, 100)
             await asyncio.to_thread(requests_in, journal, "nobody")
             first = requests_in(journal, "nobody")[0]
@@ -158,6 +158,21 @@ async def test_a_journal_that_rotates_while_it_is_read(tmp_path: Path) -> None:
             told = await visitor.get(f"/requests/{first}")
             assert (told.status_code, seen.keys() <= {200, 404}) == (404, True)
             assert seen[200] > 0
+        await page.close()
+
+
+@pytest.mark.parametrize("host", ["10.0.0.5", "[2001:db8::1]", "broker.example", "0.0.0.0"])
+async def test_over_a_network_it_needs_to_be_insecure(host: str) -> None:
+    broker = Broker("tcp://127.0.0.1:0")
+    for insecure, status in ((False, 403), (True, 200)):
+        page = Page(broker, named_max=10, insecure=insecure)
+        app = httpx.ASGITransport(Starlette(routes=page.routes))
+        async with httpx.AsyncClient(transport=app, base_url=f"http://{host}:9464") as visitor:
+            for path in ("/", "/requests/x"):
+                answer = await visitor.get(path)
+                assert (answer.status_code == 403) == (status == 403)
+                assert ("Only on this machine" in answer.text) == (status == 403)
+            assert (await visitor.get("/page.css")).status_code == 200
         await page.close()
 
 

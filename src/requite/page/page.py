@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from requite.framing.web_hosts import canonical, is_loopback
 from requite.page.curves import Curves
 from requite.page.history import EVERY_S, History
 from requite.page.home import Home, HomeView, view_of
@@ -47,7 +48,8 @@ class Page:
     `stats`.
 
     `searcher` finds requests in the journal of the broker; None: it has none. `named_max` is how
-    many services the page shows by their names.
+    many services the page shows by their names. Since it is not encrypted, it is shown over the
+    loopback interface only, unless it may be `insecure`.
     """
 
     def __init__(
@@ -57,7 +59,9 @@ class Page:
         named_max: int,
         guard: Guard | None = None,
         searcher: Searcher | None = None,
+        insecure: bool = False,
     ) -> None:
+        self._is_insecure: Final = insecure
         self._authorization: Final = None if guard is None else Authorization(guard)
         self._readings: Final = Readings(broker, named_max)
         self._history: Final = History()
@@ -130,6 +134,8 @@ class Page:
     # --- who may see it ---------------------------------------------------------------------------
     def _get(self, path: str, handler: _Handler) -> Route:
         async def checked(request: Request) -> Response:
+            if not (self._is_insecure or _is_local(request)):
+                return _elsewhere()
             try:
                 principal = await self._visitor(request)
             except Unauthorized as refusal:
@@ -191,6 +197,12 @@ class Page:
         )
 
 
+def _is_local(request: Request) -> bool:
+    """Whether a request came over the loopback interface."""
+    server = request.scope["server"]
+    return server is not None and is_loopback(canonical(server[0]) or "")
+
+
 def _file(name: str, kind: str) -> Route:
     content = (files("requite.page") / "files" / name).read_text(encoding="utf-8")
     headers = {**HEADERS, "Cache-Control": "no-cache"}
@@ -203,6 +215,16 @@ def _file(name: str, kind: str) -> Route:
 
 def _trouble(status: int, title: str, what: str, remedy: str) -> Response:
     return answer("error.html", {"title": title, "what": what, "remedy": remedy}, status)
+
+
+def _elsewhere() -> Response:
+    return _trouble(
+        403,
+        "Only on this machine",
+        "This page is not encrypted, so it is shown over the loopback interface only.",
+        "Use an SSH tunnel: ssh -L PORT:127.0.0.1:PORT HOST. In a network where all may read it,"
+        " start the broker with --insecure.",
+    )
 
 
 def _no_service(name: str) -> Response:
