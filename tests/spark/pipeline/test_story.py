@@ -1,15 +1,17 @@
-"""`requite why` and the audit agree on every request of a demo with kills."""
+"""`requite why`, the page and the audit agree on the requests of a demo with kills."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections import Counter
+from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
+from starlette.requests import Request
 from tests.cli.command import requite
 from tests.spark.events import collect
 
@@ -18,15 +20,21 @@ from requite.cli.show.options import Scale
 from requite.cli.show.run import run_demo
 from requite.journal.reader import events
 from requite.journal.search import search
+from requite.page.requests import Requests
 from requite.spark import runner
 from requite.spark.audit import Summary, summarise
 from requite.spark.lake import Lake
+from requite.story import words
+from requite.story.searcher import Searcher
 from requite.story.telling import Story, tell
+from requite.story.vocabulary import Verdict
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
 
 # As many faults as in the usual demo, and a twentieth of the requests.
 SCALE = Scale(requests=1400, workers=3, worker_kills=3, broker_kills=1, stops=1, no_audit=True)
+# Requests that ended as they should, for which the page is compared; all others are.
+USUAL_SHOWN = 30
 
 
 class Judged(NamedTuple):
@@ -110,3 +118,23 @@ def test_the_command_tells_the_same(judged: Judged) -> None:
         if row["evidence"]:
             shown = {(each["log"], each["seq"]) for each in json.loads(row["evidence"])}
             assert shown <= {(each["log"], each["seq"]) for each in ended.record["events"]}
+
+
+async def test_the_page_tells_the_same(judged: Judged) -> None:
+    rows = judged.lake_rows("audit_verdicts")
+    unusual = [row for row in rows if row["verdict"] != "EXACTLY_ONE"]
+    searcher = Searcher([judged.journal])
+    page = Requests(searcher)
+    try:
+        for row in [*rows[:USUAL_SHOWN], *unusual]:
+            scope = {"type": "http", "path_params": {"id": row["request_id"]}, "headers": []}
+            answer = await page.story(Request(scope))
+            assert answer.status_code == 200
+            shown = unescape(bytes(answer.body).decode())
+            story = await searcher.tell(row["request_id"])
+            assert story["verdict"] == row["verdict"]
+            assert f"<strong>{words.verdict(Verdict(row['verdict']))}</strong>" in shown
+            assert all(each in shown for each in story["sentences"])
+            assert all(each["what"] in shown for each in story["steps"])
+    finally:
+        await searcher.close()
