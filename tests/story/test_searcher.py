@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.spark.source.journals import LogWriter, call_id, failure, span
@@ -56,7 +57,7 @@ async def searcher(journal: Path) -> AsyncIterator[Searcher]:
     await found.close()
 
 
-def told(journal: Path, request_id: str) -> dict[str, object]:
+def told(journal: Path, request_id: str) -> dict[str, Any]:
     """Return the story as this process tells it."""
     findings = search([journal], [bytes.fromhex(request_id)])
     return record_of(tell(findings, request_id), request_id, findings)
@@ -82,7 +83,7 @@ async def test_stories_are_those_of_the_command(searcher: Searcher, journal: Pat
     for number in (0, 77, CALLS - 1):
         request_id = call_id(number).hex()
         story = await searcher.tell(request_id)
-        assert story == told(journal, request_id)
+        assert story == told(journal, request_id) | {"steps_more": 0, "events_more": 0}
         assert story["found"]
         assert story["sentences"]
 
@@ -90,6 +91,20 @@ async def test_stories_are_those_of_the_command(searcher: Searcher, journal: Pat
 async def test_an_unknown_request_is_not_found(searcher: Searcher) -> None:
     story = await searcher.tell(NAMELESS)
     assert (story["found"], len(story["logs"])) == (False, 1)
+
+
+async def test_a_story_of_many_events_is_shortened(
+    searcher: Searcher, journal: Path, writer: LogWriter
+) -> None:
+    number = CALLS + 5
+    for first in range(0, 5000, 1000):
+        writer.spans([span(number, at / 1000) for at in range(first, first + 1000)])
+    story = await searcher.tell(call_id(number).hex())
+    whole = told(journal, call_id(number).hex())
+    assert story["sentences"] == whole["sentences"]
+    for parts in ("steps", "events"):
+        assert story[parts] == whole[parts][:500]
+        assert story[f"{parts}_more"] == len(whole[parts]) - 500 > 4000
 
 
 async def test_failures_are_those_of_the_command(searcher: Searcher, journal: Path) -> None:

@@ -28,9 +28,7 @@ SPANS: Final[Mapping[str, float]] = {
 
 SHOWN_MAX: Final = 100
 _USUAL_SPAN: Final = "10m"
-_STEPS_MAX: Final = 500
 _REASON_SIZE: Final = 400
-_EVENTS_MAX: Final = 500
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _GOOD: Final = {Verdict.EXACTLY_ONE.value, Verdict.IN_FLIGHT.value}
 _STYLES: Final = {"client": "first", "broker": "second", "worker": "third"}
@@ -86,9 +84,9 @@ def _told(story: Mapping[str, Any], request_id: str) -> Response:
         "story": story,
         "style": _style_of(story),
         "steps": _steps(story),
-        "steps_more": max(len(story["steps"]) - _STEPS_MAX, 0),
-        "events": story["events"][:_EVENTS_MAX],
-        "events_more": max(len(story["events"]) - _EVENTS_MAX, 0),
+        "steps_more": story["steps_more"],
+        "events": story["events"],
+        "events_more": story["events_more"],
         "timeline": timeline(_moments(story)),
     }
     return answer("request.html", values)
@@ -135,7 +133,7 @@ def _steps(story: Mapping[str, Any]) -> list[dict[str, Any]]:
     long after the first."""
     shown: list[dict[str, Any]] = []
     first = day = None
-    for each in story["steps"][:_STEPS_MAX]:
+    for each in story["steps"]:
         at = each["ts"] and datetime.fromisoformat(each["ts"])
         first = first or at
         time = moment(at)

@@ -4,9 +4,10 @@
 
 Each line of its input is a question as JSON, and is answered by one line of JSON:
 
-    {"tell": REQUEST_ID}                what `requite why --json` prints
+    {"tell": REQUEST_ID}                what `requite why --json` prints, shortened
     {"failures": [SECONDS, COUNT]}      what `requite why --json --failed` prints
 
+A story has its first 500 steps and events; `steps_more` and `events_more` count the others.
 An answer with the one member `error` says why there is no other. The process ends with its input.
 Between questions it makes the indexes of full segments: 0.1 s of CPU each (16 MiB), so that a
 question waits no longer.
@@ -29,6 +30,7 @@ from requite.story.telling import record_of, tell
 _KEEP_EVERY_S: Final = 5.0
 _MEMORY_BYTES_MAX: Final = 4 << 30
 _NICE: Final = 10
+_PARTS_MAX: Final = 500
 
 
 def main(places: list[str]) -> None:
@@ -71,7 +73,7 @@ def _answer(places: list[str], question: dict[str, Any]) -> dict[str, Any]:
         match question:
             case {"tell": str(request_id)}:
                 findings = search(places, [bytes.fromhex(request_id)])
-                return record_of(tell(findings, request_id), request_id, findings)
+                return _shortened(record_of(tell(findings, request_id), request_id, findings))
             case {"failures": [float(within_s), int(count)]}:
                 return failures(places, within_s, count).record()
         return {"error": f"{question} is not a question"}
@@ -79,6 +81,16 @@ def _answer(places: list[str], question: dict[str, Any]) -> dict[str, Any]:
         return {"error": str(error)}
     except MemoryError:
         return {"error": "it has more events than fit into the memory of a search"}
+
+
+def _shortened(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a story with a limited number of parts: a client may use an ID any number of times."""
+    if not record["found"]:
+        return record
+    lists = {name: record[name] for name in ("steps", "events")}
+    short = {name: parts[:_PARTS_MAX] for name, parts in lists.items()}
+    more = {f"{name}_more": len(parts) - len(short[name]) for name, parts in lists.items()}
+    return record | short | more
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from requite.errors import StorageError
 _MODULE: Final = "requite.story.search_process"
 _WITHIN_S: Final = 30.0
 _WAITING_MAX: Final = 16
-_ANSWER_SIZE_MAX: Final = 1 << 26
+_ANSWER_SIZE_MAX: Final = 1 << 24
 
 
 class Searcher:
@@ -39,7 +39,8 @@ class Searcher:
             await self._running()
 
     async def tell(self, request_id: str) -> dict[str, Any]:
-        """Return the story of a request as `requite why --json` prints it.
+        """Return the story of a request as `requite why --json` prints it, with the first 500 steps
+        and events; `steps_more` and `events_more` count the others.
 
         `request_id` has 32 hexadecimal digits. Raises `StorageError`, also if too many searches
         wait.
