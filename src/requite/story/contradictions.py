@@ -59,7 +59,7 @@ def contradictions(events: Sequence[Event], terms: Terms = USUAL) -> list[Contra
         Contradiction.BROKER_ENDED_TWICE: _any_broker(events, _ended_twice),
         Contradiction.TWO_OWNERS: _any_broker(events, _has_two_owners),
         Contradiction.FORMER_OWNER: _any_broker(events, _replies_exceed)
-        or any(_names_another(reply, events) for reply in filter(_is_reply, events)),
+        or _any_names_another(events),
         Contradiction.RAN_AGAIN: any(_is_once(event) for event in events)
         and (tally.begun > 1 or tally.given > 1 or tally.taken_back > 0),
         Contradiction.BEGUN_LATE: _begun_late(events, terms),
@@ -146,21 +146,29 @@ def _replies_exceed(events: list[Event]) -> bool:
     return _count(events, _is_reply) > given
 
 
-def _names_another(reply: Event, events: Sequence[Event]) -> bool:
+def _any_names_another(events: Sequence[Event]) -> bool:
     """Whether a broker's reply names a worker that ended this attempt otherwise or later.
 
     A worker may receive a request twice under one attempt number, and lose the newest end.
     """
-    if reply.worker is None or reply.attempt is None:
-        return False
-    attempt = [
-        event for event in events if event.worker == reply.worker and event.attempt == reply.attempt
-    ]
+    attempts: dict[tuple[str | None, int | None], list[Event]] = {}
+    for event in events:
+        attempts.setdefault((event.worker, event.attempt), []).append(event)
+    return any(
+        _names_another(attempt)
+        for (worker, number), attempt in attempts.items()
+        if worker is not None and number is not None
+    )
+
+
+def _names_another(attempt: Sequence[Event]) -> bool:
+    """Whether a reply among the events of one attempt is none of its worker's."""
     ends = [event for event in attempt if event.kind == FINISHED]
-    if len(ends) < max(_count(attempt, _is(DISPATCHED)), 1):
+    replied_at = [_ts(event) for event in attempt if _is_reply(event)]
+    if not replied_at or len(ends) < max(_count(attempt, _is(DISPATCHED)), 1):
         return False
-    in_time = _ts(reply) + _ORDER_SLACK
-    return not any(end.outcome == OK and _ts(end) <= in_time for end in ends)
+    well_at = [_ts(end) for end in ends if end.outcome == OK]
+    return not well_at or min(well_at) > min(replied_at) + _ORDER_SLACK
 
 
 def _begun_late(events: Sequence[Event], terms: Terms) -> bool:
@@ -170,13 +178,20 @@ def _begun_late(events: Sequence[Event], terms: Terms) -> bool:
         DISPATCHED: (ACCEPTED, TIMER_SLACK_S),
         STARTED: (DELIVERED, terms.grace_s),
     }
+    given: dict[tuple[str, str | None], list[datetime | None]] = {}
+    for event in events:
+        given.setdefault((event.log, event.kind), []).append(event.deadline)
+    last: dict[tuple[str, str | None], datetime] = {}
+    for key, known in given.items():
+        ends = [end for end in known if end is not None]
+        if len(ends) == len(known):
+            last[key] = max(ends)
     for event in events:
         if event.kind not in steps:
             continue
         gives_time, slack_s = steps[event.kind]
-        ends = [e.deadline for e in events if e.log == event.log and e.kind == gives_time]
-        known = [end for end in ends if end is not None]
-        if known and len(known) == len(ends) and _ts(event) > max(known) + timedelta(0, slack_s):
+        end = last.get((event.log, gives_time))
+        if end is not None and _ts(event) > end + timedelta(0, slack_s):
             return True
     return False
 
