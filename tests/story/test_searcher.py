@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -211,6 +212,54 @@ async def test_a_closed_searcher_refuses(searcher: Searcher) -> None:
     await searcher.close()
     with pytest.raises(StorageError, match="closed"):
         await searcher.tell(NAMELESS)
+
+
+async def test_a_search_that_cannot_start_fails_and_the_next_one_works(
+    searcher: Searcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", "/nonexistent/python")
+        with pytest.raises(StorageError, match=r"cannot be started: .*No such file"):
+            await searcher.tell(NAMELESS)
+    assert (await searcher.tell(call_id(1).hex()))["found"]
+
+
+async def test_a_searcher_that_is_closed_while_it_starts_leaves_no_process(
+    searcher: Searcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[asyncio.subprocess.Process] = []
+    make = asyncio.create_subprocess_exec
+
+    async def make_and_close(*command: Any, **options: Any) -> asyncio.subprocess.Process:
+        made.append(await make(*command, **options))
+        await searcher.close()
+        return made[0]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", make_and_close)
+    with pytest.raises(StorageError, match="closed"):
+        await searcher.start()
+    assert made[0].returncode == -signal.SIGKILL
+
+
+async def test_files_of_the_folder_are_not_run(
+    searcher: Searcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "select", "resource"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    assert (await searcher.tell(call_id(1).hex()))["found"]
+
+
+async def test_a_limit_of_memory_is_kept(searcher: Searcher) -> None:
+    kind = resource.RLIMIT_AS
+    before = resource.getrlimit(kind)
+    limit = 3 << 30
+    resource.setrlimit(kind, (limit, before[1]))
+    try:
+        await searcher.tell(NAMELESS)
+    finally:
+        resource.setrlimit(kind, before)
+    assert resource.prlimit(pid_of(searcher), kind)[0] == limit
 
 
 PARENT = """

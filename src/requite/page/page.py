@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from requite.errors import StorageError
 from requite.framing.web_hosts import canonical, is_loopback
 from requite.page.curves import Curves
 from requite.page.history import EVERY_S, History
@@ -106,8 +107,8 @@ class Page:
         if self._searcher is not None:
             try:
                 await self._searcher.start()
-            except OSError as error:  # the broker serves without it, and each search tries again
-                _log.warning("cannot start the search of the journal: %s", error)
+            except StorageError as error:  # the broker serves without it; each search tries again
+                _log.warning("%s", error)
         works = (self._keep_samples(), self._streams.publish_forever())
         self._tasks = [asyncio.create_task(work) for work in works]
 

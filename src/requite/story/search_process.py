@@ -54,8 +54,8 @@ def main(places: list[str]) -> None:
 def _yield_to_others() -> None:
     """Lower the priority, and limit the memory, of this process."""
     os.nice(_NICE)
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limited = _MEMORY_BYTES_MAX if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_BYTES_MAX)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limited = _MEMORY_BYTES_MAX if soft == resource.RLIM_INFINITY else min(soft, _MEMORY_BYTES_MAX)
     resource.setrlimit(resource.RLIMIT_AS, (limited, hard))
 
 

@@ -100,20 +100,32 @@ class Searcher:
         return answer
 
     async def _running(self) -> asyncio.subprocess.Process:
-        if self._is_closed:
-            raise StorageError("the search of the journal has been closed")
+        await self._require_open()
         if self._process is None or self._process.returncode is not None:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                _MODULE,
-                *self._places,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                limit=_ANSWER_SIZE_MAX,
-                start_new_session=True,  # Ctrl-C reaches the server only
-            )
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-P",  # modules come from where requite is installed, not from this folder
+                    "-m",
+                    _MODULE,
+                    *self._places,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    limit=_ANSWER_SIZE_MAX,
+                    start_new_session=True,  # Ctrl-C reaches the server only
+                )
+            except OSError as error:
+                raise StorageError(
+                    f"the process that searches the journal cannot be started: {error}"
+                ) from error
+            await self._require_open()
         return self._process
+
+    async def _require_open(self) -> None:
+        """Raise `StorageError` if it was closed, perhaps while its process was started."""
+        if self._is_closed:
+            await self._end()
+            raise StorageError("the search of the journal has been closed")
 
     async def _end(self) -> None:
         process, self._process = self._process, None
