@@ -121,6 +121,18 @@ def test_a_pause_of_the_queue_does_not_count_as_silence_of_its_workers() -> None
     assert "w" in bench.peers
 
 
+@requirement("ppp:heartbeat:gone", "ppp:heartbeat:sent")
+def test_a_worker_that_is_ready_late_does_not_excuse_the_silence_of_another() -> None:
+    bench = queue()
+    bench.worker("silent")
+    bench.newcomer("late")
+    bench.advance(2.5)
+    bench.ready("late")
+    bench.advance(0.6)
+    assert "silent" in bench.disconnected
+    assert bench.beats("late") == 1
+
+
 @requirement("pirate:paranoid:idle-only")
 def test_a_busy_worker_does_not_time_out() -> None:
     bench = queue()

@@ -219,7 +219,8 @@ class PirateQueue(Machine):
             self._observer.came(worker, now)
         self._workers.ready(worker)
         if self._pattern.beats:
-            self._watch(worker, worker.liveness.next_at())
+            # Not in the past, even if READY came late: that would look like a pause of this process.
+            self._watch(worker, max(now, worker.liveness.next_at()))
 
     # --- requests ---------------------------------------------------------------------------------
     def _dispatch(self, now: float) -> None:
