@@ -20,6 +20,7 @@ _INTRODUCTION: Final = f"""\
 # Metrics
 
 Servers with `--http HOST:PORT` have these metrics at `/metrics`, in the text format of Prometheus.
+The manager of a pool has them at its `http.port` ([pool.toml](pool-toml.md)).
 [Watch a broker](../how-to/watch-a-broker.md) says how to collect them, and what to look at.
 
 - Names, kinds and labels stay, as the options of the commands do
@@ -46,16 +47,6 @@ On Linux there are also `process_cpu_seconds_total`, `process_resident_memory_by
 `process_max_fds`, by `prometheus_client`.
 """
 
-_POOLS: Final = """\
-## Pools
-
-The manager of a pool has its own endpoints (`http.port` in [pool.toml](pool-toml.md)), with the
-metrics `requite_pool_active`, `requite_pool_groups`, `requite_pool_groups_max`,
-`requite_pool_running_groups`, `requite_pool_workers`, `requite_pool_failing_groups`,
-`requite_pool_orphans`, `requite_pool_orphans_forwarded_total`, `requite_pool_dead_letters_total`
-and `requite_pool_poisoned_total`; all have the label `pool`.
-"""
-
 
 def render() -> str:
     """Return the page."""
@@ -63,7 +54,7 @@ def render() -> str:
     for title in GROUPS:
         lines += [f"## {title}", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
         lines += [*_rows(title), ""]
-    return "\n".join([*lines, _POOLS])
+    return "\n".join(lines)
 
 
 def _rows(title: str) -> Iterator[str]:

@@ -207,6 +207,9 @@ async def test_the_second_manager_stands_by_and_takes_over_with_all_workers(
     client = await testbed.client()
     first = await answering_worker(client)
     assert (await ask(f"{two.url}/ready"))[0] == 503
+    _, text = await ask(f"{two.url}/metrics")
+    assert "requite_ready 0.0\n" in text
+    assert 'requite_pool_standby{pool="core"} 1.0\n' in text
     await one.close()
     await until(lambda: two.state is State.ACTIVE, "the other manager")
     assert await answering_worker(client) == first
@@ -265,7 +268,11 @@ async def test_the_endpoints_for_operators(testbed: BrokerTestbed) -> None:
         200,
         {"healthy": True, "state": "active", "flaws": {}},
     )
-    assert 'requite_pool_workers{pool="core"}' in (await ask(f"{url}/metrics"))[1]
+    _, text = await ask(f"{url}/metrics")
+    assert 'requite_pool_workers{pool="core"}' in text
+    assert "requite_ready 1.0\n" in text
+    assert 'command="pool run"' in text
+    assert "process_cpu_seconds_total" in text
     for path, body in (("/poison", None), ("/poison/retry", {"all": True})):
         code, said = await ask(url + path, body)
         assert code == 400

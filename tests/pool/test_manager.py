@@ -460,4 +460,5 @@ async def test_metrics_are_in_the_format_of_prometheus(testbed: RabbitTestbed) -
     assert 'requite_pool_active{pool="core"} 1.0\n' in text
     assert 'requite_pool_groups{pool="core",status="active"} 1.0\n' in text
     assert 'requite_pool_orphans_forwarded_total{pool="core"} 1.0\n' in text
+    assert "requite_ready 1.0\n" in text
     assert (await ask(f"{manager.url}/ready"))[0] == 200

@@ -241,6 +241,46 @@ GATEWAY_IN_PROGRESS: Final = Described(
     "requite_gateway_in_progress", _GAUGE, "Calls that are being answered."
 )
 
+# --- managers of pools ----------------------------------------------------------------------------
+_POOL: Final = ("pool",)
+POOL_ACTIVE: Final = Described(
+    "requite_pool_active", _GAUGE, "Whether this manager is active.", _POOL
+)
+POOL_STANDBY: Final = Described(
+    "requite_pool_standby",
+    _GAUGE,
+    "Whether this manager stands by while another one is active; it is not ready then.",
+    _POOL,
+)
+POOL_GROUPS: Final = Described(
+    "requite_pool_groups", _GAUGE, "Groups in the target set, by status.", ("pool", "status")
+)
+POOL_GROUPS_MAX: Final = Described("requite_pool_groups_max", _GAUGE, "Maximum of groups.", _POOL)
+POOL_RUNNING_GROUPS: Final = Described(
+    "requite_pool_running_groups", _GAUGE, "Groups that have workers.", _POOL
+)
+POOL_WORKERS: Final = Described(
+    "requite_pool_workers", _GAUGE, "Workers, if the driver counts them.", _POOL
+)
+POOL_FAILING_GROUPS: Final = Described(
+    "requite_pool_failing_groups", _GAUGE, "Groups in back-off after failures.", _POOL
+)
+POOL_ORPHANS: Final = Described(
+    "requite_pool_orphans", _GAUGE, "Orphaned requests that wait for their queue.", _POOL
+)
+POOL_ORPHANS_FORWARDED: Final = Described(
+    "requite_pool_orphans_forwarded_total",
+    _COUNTER,
+    "Orphaned requests republished to their queue.",
+    _POOL,
+)
+POOL_DEAD_LETTERS: Final = Described(
+    "requite_pool_dead_letters_total", _COUNTER, "Dead letters, by reason.", ("pool", "reason")
+)
+POOL_POISONED: Final = Described(
+    "requite_pool_poisoned_total", _COUNTER, "Requests kept in the poison queue.", _POOL
+)
+
 # --- every process --------------------------------------------------------------------------------
 INFO: Final = Described(
     "requite_info",
@@ -310,6 +350,19 @@ GROUPS: Final = {
         DEVICE_HELD,
     ),
     "Gateways": (GATEWAY_ANSWERED, GATEWAY_TOOK, GATEWAY_IN_PROGRESS),
+    "Managers of pools": (
+        POOL_ACTIVE,
+        POOL_STANDBY,
+        POOL_GROUPS,
+        POOL_GROUPS_MAX,
+        POOL_RUNNING_GROUPS,
+        POOL_WORKERS,
+        POOL_FAILING_GROUPS,
+        POOL_ORPHANS,
+        POOL_ORPHANS_FORWARDED,
+        POOL_DEAD_LETTERS,
+        POOL_POISONED,
+    ),
     "Every process": (INFO, READY, LOOP_LAG),
 }
-"""All metrics, by what has them. Those of pools are in `requite.pool.manager.status`."""
+"""All metrics, by what has them."""

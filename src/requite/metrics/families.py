@@ -58,12 +58,12 @@ class Family(Collector):
         yield self.metric
 
 
-def singles(*values: tuple[Described, float]) -> list[Family]:
-    """Return metrics that have one value each."""
+def singles(*values: tuple[Described, float], labels: Sequence[str] = ()) -> list[Family]:
+    """Return metrics that have one value each, all with these values of labels."""
     families = []
     for described, value in values:
         family = Family(described)
-        family.add(value)
+        family.add(value, *labels)
         families.append(family)
     return families
 

@@ -18,7 +18,8 @@ environment.py     the environment variables of workers
 messages.py        deliveries, and the properties of published messages
 errors.py          RabbitMQ's errors, with the setting to check
 poison.py          requests that killed their workers: listed, retried
-status.py          status as JSON, and metrics
+status.py          status as JSON
+metrics.py         metrics for Prometheus
 managed.py         the interface of the manager to its endpoints
 endpoints.py       /health, /ready, /status, /metrics, and commands of operators
 guard.py           refuses requests of foreign web pages, and changes without the token

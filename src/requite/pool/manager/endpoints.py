@@ -30,7 +30,8 @@ from requite.pool.manager.choice import check_key
 from requite.pool.manager.errors import FAILURES
 from requite.pool.manager.guard import BODY_SIZE_MAX, Guard
 from requite.pool.manager.managed import Managed
-from requite.pool.manager.status import metrics_of, status_of
+from requite.pool.manager.metrics import PoolMetrics
+from requite.pool.manager.status import status_of
 from requite.shell import clock
 from requite.transport.tls import TlsSettings
 from requite.web.server import HttpServer
@@ -47,6 +48,7 @@ class Endpoints:
 
     def __init__(self, manager: Managed) -> None:
         self._manager: Final = manager
+        self._metrics: Final = PoolMetrics(manager)
         self._checking: asyncio.Task[dict[str, str]] | None = None  # the latest check
         self._checked_at = -inf
         app = Starlette(
@@ -54,7 +56,7 @@ class Endpoints:
                 _get("/health", self._health),
                 _get("/ready", self._ready),
                 _get("/status", self._status),
-                _get("/metrics", self._metrics),
+                _get("/metrics", self._metrics.answer),
                 _get("/poison", self._poison),
                 _post("/poison/retry", self._retry),
                 _post("/scale", self._scale),
@@ -86,10 +88,12 @@ class Endpoints:
             await self._server.listen_unix(http.bind.removeprefix(UNIX), http.bind, "http.bind")
         else:
             await self._server.listen(http.host, http.port, "http.port", _tls_of(http))
+        self._metrics.start()
 
     async def close(self) -> None:
         """Stop listening, and finish requests in progress."""
         await self._server.close()
+        await self._metrics.close()
         if self._checking is not None:  # no request waits for it any more
             self._checking.cancel()
             await asyncio.wait([self._checking])
@@ -122,10 +126,6 @@ class Endpoints:
 
     async def _status(self, _request: Request) -> Response:
         return _json(status_of(self._manager))
-
-    async def _metrics(self, _request: Request) -> Response:
-        text = metrics_of(self._manager)
-        return Response(text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def _poison(self, _request: Request) -> Response:
         found, more = await self._manager.poison().peek()
