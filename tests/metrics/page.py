@@ -19,7 +19,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 _INTRODUCTION: Final = f"""\
 # Metrics
 
-Servers with `--http HOST:PORT` have these metrics at `/metrics`, in the text format of Prometheus.
+Commands with `--http HOST:PORT` have these metrics at `/metrics`, in the text format of Prometheus.
 The manager of a pool has them at its `http.port` ([pool.toml](pool-toml.md)).
 [Watch a broker](../how-to/watch-a-broker.md) says how to collect them, and what to look at.
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from socket import socket
 
 import pytest
 from tests.cli.command import requite, running, running_broker, running_worker
 from tests.metrics.scrape import await_value, get, scrape, url_of
 from tests.support.live import eventually
 
+from requite import __build__, __version__
+from requite.chronicle import WriterRole
 from requite.cli.exit_codes import ExitCode
+from requite.journal import Journal
 
 pytestmark = pytest.mark.e2e
 
@@ -114,6 +118,51 @@ def test_titanic(tmp_path: Path) -> None:
         await_value(url, 1.0, "requite_titanic_requests", state="waiting")
         broker.send(signal.SIGKILL)
         eventually(lambda: get(url, "/ready").status == 503, "Titanic has no broker")
+
+
+def test_a_shipper(tmp_path: Path) -> None:
+    target, gone = tmp_path / "copy", tmp_path / "gone"
+    target.write_text("a file in place of the folder")
+    with Journal(tmp_path / "journal", WriterRole.BROKER, b"broker-1") as journal:
+        words = ("journal", "ship", str(journal.path.parent), str(target), "--follow")
+        with running(*words, "--every", "0.05", *HTTP) as shipper:
+            url = url_of(shipper)
+            seen = await_value(url, 1.0, "requite_ship_failed")
+            assert seen.value("requite_ready") == 0
+            assert seen.value("requite_ship_bytes_total") == 0
+            answer = get(url, "/ready")
+            assert answer.status == 503
+            assert str(target) in answer.said["flaw"]
+            target.unlink()
+            eventually(lambda: get(url, "/ready").status == 200, "the target is back")
+            seen = scrape(url)
+            assert seen.value("requite_ship_failed") == 0
+            assert seen.value("requite_ship_logs") == 1
+            assert (seen.value("requite_ship_bytes_total") or 0) > 0
+            assert (seen.value("requite_ship_segments_total") or 0) >= 1
+            assert seen.value("requite_info", version=__version__, build=__build__,
+                              command="journal ship") == 1  # fmt: skip
+            journal.path.parent.rename(gone)
+            eventually(lambda: get(url, "/ready").status == 503, "the journal is gone")
+            assert "there is no journal" in get(url, "/ready").said["flaw"]
+            assert get(url, "/health").status == 200
+            gone.rename(journal.path.parent)
+            eventually(lambda: get(url, "/ready").status == 200, "the journal is back")
+            shipper.send(signal.SIGTERM)
+            code, out, errors = shipper.end()
+            assert (code, out.splitlines()[-1].rpartition(": ")[2]) == (ExitCode.OK, str(target))
+            assert errors.count("some data was not copied") == 2  # once each
+
+
+def test_a_shipper_that_cannot_listen(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal", WriterRole.BROKER, b"broker-1"), socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = ("journal", "ship", str(tmp_path / "journal"), str(tmp_path / "copy"), "--follow")
+        ended = requite(*words, "--http", place)
+        assert ended.code == ExitCode.CANNOT_LISTEN
+        assert f"--http: cannot listen at {place}" in ended.err
 
 
 def test_a_gateway() -> None:

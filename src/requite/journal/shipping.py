@@ -52,6 +52,11 @@ class Shipper:
         self._store = store
         self._logs: dict[str, LogShipper] = {}
 
+    @property
+    def logs(self) -> int:
+        """The number of logs that were found so far."""
+        return len(self._logs)
+
     def ship(self) -> Freight:
         """Ship everything new; call it again later. Raises `StorageError`, and `ConfigurationError`
         if the folder is no journal."""

@@ -6,7 +6,7 @@ selection.py   which services have values of their own, and the sum of the other
 brokers.py     the metrics of brokers, their Titanic and their pair
 figures.py     rates and percentiles between two readings of a broker
 handled.py     what a worker did for a service
-servers.py     those of workers, queues and devices
+servers.py     those of workers, queues and devices, of shippers and streaming audits
 process.py     those of every process
 watched.py     what a monitor shows of each kind of server
 reading.py     one reading for all who ask

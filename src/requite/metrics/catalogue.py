@@ -281,6 +281,39 @@ POOL_POISONED: Final = Described(
     "requite_pool_poisoned_total", _COUNTER, "Requests kept in the poison queue.", _POOL
 )
 
+# --- shippers of journals -------------------------------------------------------------------------
+SHIP_SEGMENTS: Final = Described(
+    "requite_ship_segments_total",
+    _COUNTER,
+    "Segments that were copied; one that grows counts each time.",
+)
+SHIP_BYTES: Final = Described("requite_ship_bytes_total", _COUNTER, "Bytes that were copied.")
+SHIP_LOGS: Final = Described("requite_ship_logs", _GAUGE, "Logs that the shipper has found.")
+SHIP_FAILED: Final = Described(
+    "requite_ship_failed", _GAUGE, "1 if the last pass over the journal failed, else 0."
+)
+SHIP_SINCE_SUCCESS: Final = Described(
+    "requite_ship_since_success_seconds",
+    _GAUGE,
+    "Time since the end of the last pass that succeeded; before the first one, since the start.",
+)
+
+# --- streaming audits -----------------------------------------------------------------------------
+WATCH_BATCHES: Final = Described(
+    "requite_watch_batches_total", _COUNTER, "Batches that the query has finished."
+)
+WATCH_ROWS: Final = Described(
+    "requite_watch_rows_total", _COUNTER, "Rows of the journal that these batches read."
+)
+WATCH_SINCE_BATCH: Final = Described(
+    "requite_watch_since_batch_seconds",
+    _GAUGE,
+    "Time since the end of the last batch; before the first one, since the start.",
+)
+WATCH_ALERTS: Final = Described(
+    "requite_watch_alerts_total", _COUNTER, "Alerts, by kind: MISSED_DEADLINE and so on.", ("kind",)
+)
+
 # --- every process --------------------------------------------------------------------------------
 INFO: Final = Described(
     "requite_info",
@@ -362,6 +395,19 @@ GROUPS: Final = {
         POOL_ORPHANS_FORWARDED,
         POOL_DEAD_LETTERS,
         POOL_POISONED,
+    ),
+    "Shippers of journals (requite journal ship --follow)": (
+        SHIP_SEGMENTS,
+        SHIP_BYTES,
+        SHIP_LOGS,
+        SHIP_FAILED,
+        SHIP_SINCE_SUCCESS,
+    ),
+    "Streaming audits (requite spark watch)": (
+        WATCH_BATCHES,
+        WATCH_ROWS,
+        WATCH_SINCE_BATCH,
+        WATCH_ALERTS,
     ),
     "Every process": (INFO, READY, LOOP_LAG),
 }

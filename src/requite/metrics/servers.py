@@ -1,9 +1,10 @@
-"""The metrics of workers, queues and devices."""
+"""The metrics of workers, queues and devices, of shippers and streaming audits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from requite.journal.shipping import Freight
 from requite.metrics import catalogue as metrics
 from requite.metrics.families import Family, singles
 from requite.metrics.handled import Handled
@@ -55,6 +56,32 @@ def of_device(seen: DeviceSnapshot) -> list[Family]:
     )
     dropped = _by_reason(metrics.DEVICE_DROPPED, seen.dropped)
     return [*single, channels, blocked, dropped]
+
+
+def of_shipper(shipped: Freight, logs: int, since_success_s: float, failed: bool) -> list[Family]:
+    """Return the metrics of a shipper of journals. `failed`: whether the last pass failed."""
+    return singles(
+        (metrics.SHIP_SEGMENTS, shipped.segments),
+        (metrics.SHIP_BYTES, shipped.bytes),
+        (metrics.SHIP_LOGS, logs),
+        (metrics.SHIP_FAILED, failed),
+        (metrics.SHIP_SINCE_SUCCESS, since_success_s),
+    )
+
+
+def of_watch(
+    batches: int, rows: int, since_batch_s: float, alerts: Mapping[str, int]
+) -> list[Family]:
+    """Return the metrics of a streaming audit. `alerts`: their numbers, by kind."""
+    raised = Family(metrics.WATCH_ALERTS)
+    for kind, count in alerts.items():
+        raised.add(count, kind)
+    single = singles(
+        (metrics.WATCH_BATCHES, batches),
+        (metrics.WATCH_ROWS, rows),
+        (metrics.WATCH_SINCE_BATCH, since_batch_s),
+    )
+    return [*single, raised]
 
 
 def _by_reason(described: metrics.Described, counts: Mapping[str, int]) -> Family:

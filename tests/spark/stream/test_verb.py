@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.metrics.scrape import get, scrape
 from tests.spark import spark_settings
 from tests.spark.deploy.journals import call_id
-from tests.support.live import Process
+from tests.support.live import Process, eventually
 
 from requite.chronicle import EventRow, Kind, WriterRole
 from requite.cli.app import run as run_command
@@ -27,13 +29,24 @@ WITHIN_S = 60
 def test_alerts_are_printed_while_the_journal_is_written(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal", WriterRole.BROKER, b"broker-1") as journal:
         folders = ["--journal", str(tmp_path / "journal"), "--to", str(tmp_path / "out")]
-        words = ["-m", "requite.cli", "spark", "watch", *folders, "--json"]
+        http = ["--http", "127.0.0.1:0"]
+        words = ["-m", "requite.cli", "spark", "watch", *folders, "--json", *http]
         watch = Process(*words, **spark_settings.environment(tmp_path))
         try:
+            url = eventually(lambda: _monitor_of(watch.errors()), "the URL of the metrics")
+            answer = get(url, "/ready")
+            assert answer.status == 503
+            assert answer.said["flaw"] == "the first batch has not ended"
             now = time.monotonic()
             lost = EventRow(now, Kind.ACCEPTED, call_id(1), b"echo", value=now + 0.5)
             journal.chronicle.event_rows.append(lost)
             alert = json.loads(watch.line())
+            eventually(lambda: get(url, "/ready").status == 200, "a batch has ended")
+            seen = scrape(url)
+            assert seen.value("requite_watch_alerts_total", kind="MISSED_DEADLINE") == 1
+            assert seen.value("requite_watch_alerts_total", kind="LATE") == 0
+            assert (seen.value("requite_watch_batches_total") or 0) >= 1
+            eventually(lambda: scrape(url).value("requite_watch_rows_total"), "rows were read")
             watch.signal(signal.SIGINT)
             assert json.loads(watch.line()) == {"alerts": 1}
             code, errors = watch.ended(WITHIN_S)
@@ -48,6 +61,11 @@ def test_alerts_are_printed_while_the_journal_is_written(tmp_path: Path) -> None
     assert [event["kind"] for event in alert["evidence"]] == ["accepted"]
     table = pq.read_table(tmp_path / "out" / "alerts")
     assert table.column("request_id").to_pylist() == [call_id(1).hex()]
+
+
+def _monitor_of(errors: str) -> str:
+    found = re.search(r"metrics at (http://\S+)/metrics", errors)
+    return found[1] if found else ""
 
 
 def test_invalid_arguments_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,11 +9,18 @@ from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
 from requite.spark import schemas
 from requite.spark.watch.alerts import alerts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.listener import (
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
     from pyspark.sql.streaming.query import StreamingQuery
 
 Alert: TypeAlias = Mapping[str, Any]
@@ -29,7 +36,8 @@ class Watching:
     Every `every_s` seconds a batch runs, and `on_alerts` is called with its alerts, if any: rows of
     `schemas.ALERTS` with instants in UTC, in another thread. After a restart from the `checkpoint`
     it may be called with the alerts of the last batch again. With `to`, alerts are written to the
-    table `alerts` in that folder, each batch once.
+    table `alerts` in that folder, each batch once. `on_batch` is called after each batch with the
+    number of rows that it read, in another thread.
     """
 
     def __init__(
@@ -40,10 +48,15 @@ class Watching:
         checkpoint: Path,
         to: Path | None = None,
         every_s: float = 1.0,
+        on_batch: Callable[[int], None] | None = None,
     ) -> None:
         self._on_alerts = on_alerts
         self._to = to
         self._between_batches = Event()
+        self._streams = events.sparkSession.streams
+        self._listener = None if on_batch is None else _Listener(on_batch)
+        if self._listener is not None:
+            self._streams.addListener(self._listener)
         writer = alerts(events).writeStream.outputMode("append").foreachBatch(self._take)
         self.query: StreamingQuery = (
             writer.option("checkpointLocation", str(checkpoint))
@@ -84,3 +97,25 @@ class Watching:
         if self.query.isActive:
             self._between_batches.wait(_STOP_S)
         self.query.stop()
+        if self._listener is not None:
+            self._streams.removeListener(self._listener)
+
+
+class _Listener(StreamingQueryListener):
+    """Reports the rows of each batch of the query."""
+
+    def __init__(self, on_batch: Callable[[int], None]) -> None:
+        self._on_batch = on_batch
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Do nothing."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Report a batch."""
+        self._on_batch(event.progress.numInputRows)
+
+    def onQueryIdle(self, event: object) -> None:
+        """Do nothing: no batch has run."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Do nothing: `wait` raises the exception."""
