@@ -44,8 +44,8 @@ class Options(NamedTuple):
 def read_options(headers: Headers, policy: GatewayPolicy, owner: str, now: float) -> Options:
     """Read the options of a request that arrived at `now`. Raises `Problem` for invalid ones.
 
-    Keys belong to the user `owner`: a broker that does not know users takes all calls of the gateway
-    for those of one user.
+    Keys belong to the user `owner`: a broker that does not know users takes all calls of the
+    gateway for those of one user.
     """
     until = now + _timeout(headers.get(TIMEOUT_FIELD, ""), policy)
     key = headers.get(KEY_FIELD)

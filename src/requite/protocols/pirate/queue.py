@@ -219,7 +219,7 @@ class PirateQueue(Machine):
             self._observer.came(worker, now)
         self._workers.ready(worker)
         if self._pattern.beats:
-            # Not in the past, even if READY came late: that would look like a pause of this process.
+            # Not in the past, even if READY came late: it would look like a pause of the queue.
             self._watch(worker, max(now, worker.liveness.next_at()))
 
     # --- requests ---------------------------------------------------------------------------------
