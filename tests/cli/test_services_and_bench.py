@@ -52,6 +52,22 @@ def test_clients_that_are_not_read_from_are_shown(unread, is_shown):
     assert ("2 clients not read from, because of a limit" in text) is is_shown
 
 
+def test_nothing_of_a_peer_is_printed_raw():
+    evil = "[red]\x1b]0;PWNED\x07\x1b[2J\x9b2J\ud800\n"
+    counts = ("workers", "waiting", "queued", "in_progress", "replied", "failed")
+    rare = ("expired", "cancelled", "refused", "redelivered")
+    row = dict.fromkeys(counts + rare, 0) | {"service": evil}
+    worker = {"service": evil, "worker": evil, "dialect": evil}
+    worker |= dict.fromkeys(("capacity", "holding", "served", "heartbeat_ms"), 1)
+    pair = {"role": evil, "state": evil, "epoch": evil, "peer": evil, "peer_is_silent": False}
+    report = {"clients": 3, "pending": 9, "draining": False, "pair": pair}
+    shown = Console(file=io.StringIO(), width=1000)
+    shown.print(render(report | {"services": [row], "workers": [worker]}, with_workers=True))
+    text = shown.file.getvalue()
+    assert text.count("[red]\\x1b]0;PWNED\\x07\\x1b[2J\\x9b2J\\ud800\\n") == 8
+    assert all(line.isprintable() for line in text.splitlines())
+
+
 def test_replies_are_counted(url):
     def echo():
         (row,) = [

@@ -52,8 +52,12 @@ def complain(text: str) -> None:
 
 
 def say_json(record: Mapping[str, Any]) -> None:
-    """Print a result for machines: one object on one line."""
-    say(json.dumps(record, ensure_ascii=False))
+    """Print a result for machines: one object on one line. Characters that are not printable are
+    escaped (`\\u009b`), since a peer may have sent them, and stdout may be a terminal."""
+    text = json.dumps(record, ensure_ascii=False)
+    if not text.isprintable():
+        text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+    say(text)
 
 
 def stdout_console() -> Console:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter, validators
 
 from requite.cli.failures import advised, is_brokerless, place_of
 from requite.cli.options import PLAIN, QUIET, BrokerUrl, Connection, JsonFlag, Logging, Timeout
-from requite.cli.output import counted, say_json, stdout_console
+from requite.cli.output import counted, printable, say_json, stdout_console
 from requite.cli.presence import unless_refused
 from requite.errors import ConfigurationError, RemoteViolation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+    from rich.text import Text
 
     from requite.client import AsyncClient
 
@@ -46,6 +48,7 @@ _WORKER_COLUMNS: Final = {
     "served": "served",
     "heartbeat_ms": "beat ms",
 }
+_TEXT_LENGTH_MAX: Final = 1000
 
 
 def services(
@@ -120,7 +123,7 @@ async def ask(client: AsyncClient) -> Report:
     try:
         report: Report = json.loads(stats.body)
         return report | {"workers": json.loads(workers.body)}
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise RemoteViolation(
             f"the broker answers mmi.stats with {stats.body[:40]!r}: it is not a requite broker"
         ) from error
@@ -138,7 +141,7 @@ def render(report: Report, with_workers: bool) -> RenderableType:
         whole += f"; {counted(unread, 'client')} not read from, because of a limit"
     parts: list[RenderableType] = [whole + ("; draining" if report["draining"] else "")]
     if "pair" in report:
-        parts.append(_standing(report["pair"]))
+        parts.append(_shown(_standing(report["pair"])))
     rows = report["services"]
     if rows:
         rare = {key: title for key, title in _RARE_COLUMNS.items() if any(row[key] for row in rows)}
@@ -173,9 +176,19 @@ def _table(rows: list[dict[str, Any]], columns: dict[str, str]) -> Table:
         table.add_column(title, justify="right")
     for row in rows:
         name = row["service"] + (" (paused)" if row.get("paused") else "")
-        table.add_row(name, *(_cell(row[key]) for key in columns))
+        table.add_row(_shown(name), *_cells(row, columns))
     return table
 
 
-def _cell(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _cells(row: dict[str, Any], columns: Iterable[str]) -> list[Text]:
+    values = [row[key] for key in columns]
+    return [_shown(f"{each:,}" if isinstance(each, int) else str(each)) for each in values]
+
+
+def _shown(text: str) -> Text:
+    """Return a text of a peer: nothing in it is markup, or controls the terminal."""
+    from rich.text import Text
+
+    if len(text) > _TEXT_LENGTH_MAX:
+        text = text[: _TEXT_LENGTH_MAX - 1] + "…"
+    return Text(printable(text))

@@ -21,7 +21,7 @@ from requite.cli.live.columns import Cell, Tone
 from requite.cli.live.notices import Notices
 from requite.cli.live.polling import SHARE_MAX, Poller, Seen, Trouble
 from requite.cli.live.service_rows import BUSIEST, SERVICES
-from requite.cli.live.styles import STYLES, text_of
+from requite.cli.live.styles import STYLES, shown_text, text_of
 from requite.cli.live.table import Table
 from requite.cli.live.worker_rows import BY_NAME, WORKERS, WorkerRow
 from requite.metrics.figures import ServiceFigures
@@ -189,7 +189,7 @@ class TopApp(App[ExitCode]):
 
     def _draw_notice(self) -> None:
         cell = Cell("held: Space goes on", Tone.WARNING) if self._is_held else self._notices.cell()
-        self._notice.update(Text(cell.text, STYLES[cell.tone]))
+        self._notice.update(Text(shown_text(cell), STYLES[cell.tone]))
 
     def _draw_foot(self) -> None:
         poller = self._poller

@@ -10,6 +10,7 @@ from rich.style import Style
 from rich.text import Text
 
 from requite.cli.live.columns import Cell, Tone
+from requite.shell.warnings import printable
 
 STYLES: Final = {
     Tone.PLAIN: Style(),
@@ -21,12 +22,25 @@ STYLES: Final = {
 }
 
 
+SHOWN_LENGTH_MAX: Final = 1000
+"""How many characters of a cell are shown at most."""
+
+
+def shown_text(cell: Cell) -> str:
+    """Return what a display shows of a cell, which may have texts of a peer: control characters are
+    escaped, and a text that is too long loses its end."""
+    text = cell.text
+    if len(text) > SHOWN_LENGTH_MAX:
+        text = text[: SHOWN_LENGTH_MAX - 1] + "…"
+    return printable(text + cell.suffix)
+
+
 def text_of(lines: Iterable[Iterable[Cell]]) -> Text:
-    """Return lines as a text. Nothing in them is markup."""
+    """Return lines as a text. Nothing in them is markup, or controls the terminal."""
     text = Text(no_wrap=True, overflow="ellipsis")
     for nth, line in enumerate(lines):
         if nth:
             text.append("\n")
         for cell in line:
-            text.append(cell.text + cell.suffix, STYLES[cell.tone])
+            text.append(shown_text(cell), STYLES[cell.tone])
     return text

@@ -15,7 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from requite.cli.live.columns import GAP, Column, fitting, line_of, ordered, titles
-from requite.cli.live.styles import STYLES
+from requite.cli.live.styles import STYLES, shown_text
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ class Table(ScrollView, Generic[T], can_focus=True):
         else:
             return Strip.blank(width)
         styles = [_CURSOR if y and at == self._at else STYLES[cell.tone] for cell in line]
-        texts = [Segment(cell.text, style) for cell, style in zip(line, styles, strict=True)]
+        texts = [Segment(shown_text(cell), style) for cell, style in zip(line, styles, strict=True)]
         return Strip(texts).adjust_cell_length(width, styles[0])
 
     # --- keys and the mouse -----------------------------------------------------------------------
