@@ -9,6 +9,9 @@ import pytest
 from tests.support.broker import ORIGIN, BrokerBench
 
 from requite.core.durations import BOUNDS_S
+from requite.pair.standby_gate import as_facts
+from requite.protocols.binarystar.table import PairRole, State
+from requite.protocols.binarystar.view import PairView
 from requite.protocols.majordomo.census import traffic_of
 from requite.protocols.majordomo.reading import Reading, from_json, reading_of, to_json
 from requite.request import Status
@@ -64,10 +67,11 @@ def test_each_number_of_a_service_is_there(busy: BrokerBench) -> None:
 
 def test_a_reading_is_the_same_after_its_way_over_the_wire(busy: BrokerBench) -> None:
     broker = busy.broker
-    broker.standing = lambda: {"role": "primary"}
+    pair = as_facts(PairView(PairRole.PRIMARY, State.ACTIVE, 3, State.PASSIVE, 0.5, False, True))
+    broker.standing = lambda: pair
     answer = from_json(read(busy, 1))
     census = broker.census()
-    seen = reading_of(census, map(traffic_of, census.services), busy.now, {"role": "primary"})
+    seen = reading_of(census, map(traffic_of, census.services), busy.now, pair)
     assert answer == seen
     assert {each.name: each.unserved for each in seen.services} == {"echo": 0, "nobody": 1}
     assert answer.broker == ORIGIN.hex()

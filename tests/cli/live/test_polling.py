@@ -20,6 +20,7 @@ from requite.request import Reply
 from requite.shell import clock
 
 URL = "mdp://127.0.0.1:5555"
+NESTED = b"[" * 200_000
 STATS = json.dumps({"services": [], "clients": 1}).encode()
 
 
@@ -101,6 +102,8 @@ async def test_another_broker_begins_anew(poller: MakePoller) -> None:
         ({"census": b"403"}, Denied, "`admin` of `stats`"),
         ({"census": b"hello"}, RemoteViolation, "cannot be read"),
         ({"census": b"{}"}, RemoteViolation, "cannot be read"),
+        ({"census": NESTED}, RemoteViolation, "cannot be read .it is nested too deeply"),
+        ({"census": b"501", "stats": NESTED}, RemoteViolation, "not a requite broker"),
     ],
 )
 async def test_brokers_that_cannot_answer(
@@ -110,7 +113,7 @@ async def test_brokers_that_cannot_answer(
         await poller(Asked(**answers)).look()
 
 
-@pytest.mark.parametrize("answer", [b"501", b"{", b'[{"worker": 1}]', b"[1]"])
+@pytest.mark.parametrize("answer", [b"501", b"{", b'[{"worker": 1}]', b"[1]", NESTED])
 async def test_workers_that_cannot_be_read_are_an_error(poller: MakePoller, answer: bytes) -> None:
     asking = poller(Asked(census=census(BrokerBench()), workers=answer))
     asking.service = "echo"

@@ -140,9 +140,17 @@ def test_workers_have_rates_from_the_second_answer_on() -> None:
     assert " ".join(line.split()) == "3ea1 ann idle 0 16 1,500 250 2.0 s 0.3 00aa"
 
 
-@pytest.mark.parametrize("answer", [[{}], [1], [{**WORKER, "served": None}]])
-def test_workers_that_cannot_be_read_are_an_error(answer: list[dict[str, object]]) -> None:
-    with pytest.raises(ValueError, match="lacks"):
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({}, "the answer is not an array"),
+        ([{}], "lacks 'worker'"),
+        ([1], "a worker is not an object"),
+        ([{**WORKER, "served": None}], "served is not an integer"),
+    ],
+)
+def test_workers_that_cannot_be_read_are_an_error(answer: object, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
         rows_in(answer, (), 1.0)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from math import nan
@@ -16,6 +15,7 @@ from requite.cli.services import ask
 from requite.client import AsyncClient
 from requite.errors import Denied, RemoteViolation, RequiteError
 from requite.metrics.figures import BrokerFigures, figures_in, figures_of
+from requite.protocols.majordomo.answers import parsed
 from requite.protocols.majordomo.census import NO_TALLY
 from requite.protocols.majordomo.reading import Reading, from_json
 from requite.shell import clock
@@ -156,7 +156,7 @@ class Poller:
         asked_before, before = self._workers
         try:
             earlier = before if asked_before == service else ()
-            rows = rows_in(json.loads(answer), earlier, interval_s)
+            rows = rows_in(parsed(answer), earlier, interval_s)
         except ValueError as error:
             raise _unreadable("mmi.workers", error) from error
         self._workers = service, rows

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import nan
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from requite.cli.live import formats
 from requite.cli.live.columns import Cell, Column, Tone, count_cell, figure_cell
+from requite.protocols.majordomo.answers import (
+    Facts,
+    count_of,
+    facts_in,
+    flag_of,
+    rows_of,
+    text_of,
+)
+
+_ADDRESS_LENGTH_MAX: Final = 510  # 255 bytes in hex
 
 
 class WorkerRow(NamedTuple):
@@ -26,30 +36,29 @@ class WorkerRow(NamedTuple):
     heartbeat_s: float
 
 
-def rows_in(
-    answer: Iterable[Mapping[str, Any]], before: Iterable[WorkerRow], interval_s: float
-) -> list[WorkerRow]:
-    """Return the workers of an answer. Raises `ValueError` if it does not have them."""
+def rows_in(answer: object, before: Iterable[WorkerRow], interval_s: float) -> list[WorkerRow]:
+    """Return the workers of an answer. Raises `ValueError` if it does not have them, or has fields
+    of other types or beyond their limits."""
     earlier = {row.address: row.served for row in before}
-    try:
-        return [_row(facts, earlier, interval_s) for facts in answer]
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"it lacks {error}") from error
+    rows = rows_of(answer, "the answer")
+    return [_row(facts_in(row, "a worker"), earlier, interval_s) for row in rows]
 
 
-def _row(facts: Mapping[str, Any], earlier: Mapping[str, int], interval_s: float) -> WorkerRow:
-    address, holding, served = str(facts["worker"]), int(facts["holding"]), int(facts["served"])
+def _row(facts: Facts, earlier: Mapping[str, int], interval_s: float) -> WorkerRow:
+    address = text_of(facts, "worker", _ADDRESS_LENGTH_MAX)
+    holding, served = count_of(facts, "holding"), count_of(facts, "served")
+    is_draining = flag_of(facts, "draining")
     return WorkerRow(
-        instance=str(facts["instance"]),
-        principal=str(facts["principal"]),
+        instance=text_of(facts, "instance"),
+        principal=text_of(facts, "principal"),
         address=address,
-        dialect=str(facts["dialect"]),
-        state="draining" if facts["draining"] else "busy" if holding else "idle",
+        dialect=text_of(facts, "dialect"),
+        state="draining" if is_draining else "busy" if holding else "idle",
         holding=holding,
-        capacity=int(facts["capacity"]),
+        capacity=count_of(facts, "capacity"),
         served=served,
         served_per_s=(served - earlier.get(address, 0)) / interval_s if earlier else nan,
-        heartbeat_s=int(facts["heartbeat_ms"]) / 1000,
+        heartbeat_s=count_of(facts, "heartbeat_ms") / 1000,
     )
 
 

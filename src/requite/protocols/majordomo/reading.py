@@ -12,11 +12,25 @@ from typing import Any, Final, NamedTuple
 
 from requite.core.durations import BOUNDS_S
 from requite.protocols.majordomo import census as at
+from requite.protocols.majordomo.answers import (
+    Facts,
+    count_list_of,
+    count_of,
+    counts_of,
+    facts_in,
+    field_of,
+    flag_of,
+    parsed,
+    rows_of,
+    seconds_of,
+    text_of,
+)
 from requite.protocols.majordomo.census import Census, Tally, Traffic
 from requite.request import Status
 
 _STATUSES: Final = tuple(status.name.lower() for status in Status)
 _COUNTS: Final = ("queued", "unserved", "in_progress", "idle", "busy", "draining", "blocked")
+_TALLY: Final = ("accepted", "redelivered", "request_bytes", "reply_bytes", "took_ns")
 _WHOLE: Final = (
     "services_count",
     "services_max",
@@ -104,24 +118,27 @@ def to_json(reading: Reading) -> bytes:
 
 
 def from_json(text: bytes) -> Reading:
-    """Return the reading that JSON has. Raises `ValueError` if it has none."""
-    facts = json.loads(text)
-    try:
-        if tuple(facts["bounds_s"]) != BOUNDS_S:
-            raise ValueError("the bounds of its durations are others")
-        now = float(facts["at"])
-        return Reading(
-            at=now,
-            services=tuple(_traffic_in(each, now) for each in facts["services"]),
-            refused={str(name): int(count) for name, count in facts["refused"].items()},
-            denied={str(name): int(count) for name, count in facts["denied"].items()},
-            draining=bool(facts["draining"]),
-            pair=facts.get("pair"),
-            broker=str(facts["broker"]),
-            **{name: int(facts[name]) for name in _WHOLE},
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"it lacks {error}") from error
+    """Return the reading that JSON has. Raises `ValueError` if it has none, or one with fields of
+    other types or beyond their limits (`answers`)."""
+    facts = facts_in(parsed(text), "the answer")
+    if field_of(facts, "bounds_s") != list(BOUNDS_S):
+        raise ValueError("the bounds of its durations are others")
+    now = round(seconds_of(facts, "at"), 6)
+    rows = rows_of(field_of(facts, "services"), "services")
+    services = tuple([_traffic_in(facts_in(row, "a service"), now) for row in rows])
+    if len({each.number for each in services}) < len(services):
+        raise ValueError("two services have the same number")
+    pair = facts.get("pair")
+    return Reading(
+        at=now,
+        services=services,
+        refused=counts_of(facts, "refused"),
+        denied=counts_of(facts, "denied"),
+        draining=flag_of(facts, "draining"),
+        pair=None if pair is None else _pair_in(facts_in(pair, "pair")),
+        broker=text_of(facts, "broker"),
+        **{name: count_of(facts, name) for name in _WHOLE},
+    )
 
 
 def _facts_of(seen: Traffic, now: float) -> dict[str, Any]:
@@ -142,21 +159,33 @@ def _facts_of(seen: Traffic, now: float) -> dict[str, Any]:
     }
 
 
-def _traffic_in(facts: Mapping[str, Any], now: float) -> Traffic:
-    ended, oldest_s = facts["ended"], facts["oldest_s"]
-    took = [int(count) for count in facts["took"]]
-    if len(took) != len(BOUNDS_S) + 1:
-        raise ValueError("a service has other durations")
-    numbers = ("accepted", "redelivered", "request_bytes", "reply_bytes", "took_ns")
+def _traffic_in(facts: Facts, now: float) -> Traffic:
+    ended = counts_of(facts, "ended")
+    is_waiting = field_of(facts, "oldest_s") is not None
     return Traffic(
-        name=str(facts["service"]),
-        number=int(facts["number"]),
+        name=text_of(facts, "service"),
+        number=count_of(facts, "number"),
         tally=(
-            *[int(facts[name]) for name in numbers],
-            *[int(ended.get(name, 0)) for name in _STATUSES],
-            *took,
+            *[count_of(facts, name) for name in _TALLY],
+            *[ended.get(name, 0) for name in _STATUSES],
+            *count_list_of(facts, "took", len(BOUNDS_S) + 1),
         ),
-        oldest_at=inf if oldest_s is None else now - float(oldest_s),
-        paused=int(facts["paused"]),
-        **{name: int(facts[name]) for name in _COUNTS},
+        oldest_at=now - seconds_of(facts, "oldest_s") if is_waiting else inf,
+        paused=int(flag_of(facts, "paused")),
+        **{name: count_of(facts, name) for name in _COUNTS},
     )
+
+
+def _pair_in(facts: Facts) -> dict[str, Any]:
+    """Return the fields of `mmi.pair`, without those of later versions."""
+    has_peer = field_of(facts, "peer") is not None
+    was_heard = field_of(facts, "heard_s_ago") is not None
+    return {
+        "role": text_of(facts, "role"),
+        "state": text_of(facts, "state"),
+        "epoch": count_of(facts, "epoch"),
+        "serves": flag_of(facts, "serves"),
+        "peer": text_of(facts, "peer") if has_peer else None,
+        "peer_is_silent": flag_of(facts, "peer_is_silent"),
+        "heard_s_ago": seconds_of(facts, "heard_s_ago") if was_heard else None,
+    }
