@@ -40,15 +40,15 @@ class Notices:
         self._before: Reading | None = None
 
     def trouble(self, text: str) -> None:
-        """Take note that the broker did not answer, and why."""
+        """Show why the broker did not answer, until its next answer."""
         self._trouble = text
 
     def waited(self, waited_s: float) -> None:
-        """Take note for how long an answer is outstanding."""
+        """Set for how many seconds an answer has been outstanding; 0: none is."""
         self._waited_s = waited_s
 
     def answered(self, seen: Seen) -> None:
-        """Take note of an answer."""
+        """Record an answer: clear the trouble, and announce a restart or a takeover."""
         reading, before = seen.figures.now, self._before
         self._trouble, self._waited_s, self._before = "", 0.0, reading
         self._news_left = max(0, self._news_left - 1)
