@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 from starlette.applications import Starlette
-from tests.page.rig import Shown, call, get, requests_in, serving, shown
+from tests.page.rig import WAIT_S, Shown, call, get, requests_in, serving, shown
 from tests.support.live import eventually
 
 from requite import AsyncClient
@@ -18,9 +20,13 @@ from requite.broker import Broker
 from requite.cli.watching import WatchingServices
 from requite.errors import CallTimeout
 from requite.journal.settings import SEGMENT_SIZE_MIN, JournalSettings
+from requite.metrics.monitor import Monitor
+from requite.metrics.process import Process
 from requite.metrics.watched import WatchedBroker
 from requite.page.page import Page
 from requite.story.searcher import Searcher
+from requite.titanic.settings import TitanicSettings
+from requite.web.place import parse_place
 
 pytestmark = pytest.mark.e2e
 
@@ -145,6 +151,7 @@ async def test_a_journal_that_rotates_while_it_is_read(tmp_path: Path) -> None:
         AsyncClient(broker.endpoints[0].replace("tcp", "mdp"), service="nobody") as client,
     ):
         page = Page(broker, named_max=10, searcher=searcher)
+        await page.start()
         app = httpx.ASGITransport(Starlette(routes=page.routes))
         async with httpx.AsyncClient(transport=app, base_url="http://127.0.0.1") as visitor:
             await expired(client, 100)
@@ -161,11 +168,44 @@ async def test_a_journal_that_rotates_while_it_is_read(tmp_path: Path) -> None:
         await page.close()
 
 
+async def test_it_waits_for_the_start_of_a_broker(tmp_path: Path) -> None:
+    titanic = TitanicSettings(tmp_path / "titanic")
+    broker = Broker("tcp://127.0.0.1:0", titanic=titanic)
+    monitor = Monitor(
+        parse_place(":0"),
+        Process("1", "", "broker"),
+        WatchedBroker(broker, 10),
+        page=Page(broker, named_max=10),
+    )
+    await monitor.start()
+    async with httpx.AsyncClient(base_url=monitor.url) as visitor:
+        for path in ("/", "/events", "/services/echo", "/requests"):
+            answer = await visitor.get(path)
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+            assert "The broker is starting" in answer.text
+        await broker.start()
+        await monitor.started()
+        answer = await visitor.get("/")
+        assert (answer.status_code, "Titanic" in answer.text) == (200, True)
+    await monitor.close()
+    await broker.close()
+
+
+def test_head_of_a_stream_leaves_the_connection(broker: Shown) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=WAIT_S)
+    with closing(connection):
+        for method, path in (("HEAD", "/events"), ("HEAD", "/"), ("GET", "/health")):
+            connection.request(method, path)
+            response = connection.getresponse()
+            assert (response.status, bool(response.read())) == (200, method == "GET")
+
+
 @pytest.mark.parametrize("host", ["10.0.0.5", "[2001:db8::1]", "broker.example", "0.0.0.0"])
 async def test_over_a_network_it_needs_to_be_insecure(host: str) -> None:
     broker = Broker("tcp://127.0.0.1:0")
     for insecure, status in ((False, 403), (True, 200)):
         page = Page(broker, named_max=10, insecure=insecure)
+        await page.start()
         app = httpx.ASGITransport(Starlette(routes=page.routes))
         async with httpx.AsyncClient(transport=app, base_url=f"http://{host}:9464") as visitor:
             for path in ("/", "/requests/x"):

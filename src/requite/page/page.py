@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -26,10 +26,10 @@ from requite.page.curves import Curves
 from requite.page.history import EVERY_S, History
 from requite.page.home import Home, HomeView, view_of
 from requite.page.readings import BrokerToShow, Readings, Sight
-from requite.page.rendering import HEADERS, TEXT_SIZE, answer, text
+from requite.page.rendering import HEADERS, TEXT_SIZE, answer, compile_templates, text
 from requite.page.requests import Requests
 from requite.page.services import GONE, Services, ServiceView
-from requite.page.streams import Parts, Streams, View, streams_max
+from requite.page.streams import Parts, Streams, View, head, streams_max
 from requite.principal import ANYONE, Principal
 from requite.shell import clock
 from requite.story.searcher import Searcher
@@ -72,6 +72,7 @@ class Page:
         self._searcher: Final = searcher
         self._requests: Final = Requests(searcher)
         self._streams: Final = Streams(self._readings, self._parts_now)
+        self._is_started = False
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -103,7 +104,9 @@ class Page:
         )
 
     async def start(self) -> None:
-        """Begin to keep the last hour, to serve streams, and to index the journal."""
+        """Answer requests from now on: the broker has started. Compile the templates, record the
+        last hour, serve streams, and index the journal."""
+        await compile_templates()
         if self._searcher is not None:
             try:
                 await self._searcher.start()
@@ -111,6 +114,7 @@ class Page:
                 _log.warning("%s", error)
         works = (self._keep_samples(), self._streams.publish_forever())
         self._tasks = [asyncio.create_task(work) for work in works]
+        self._is_started = True
 
     async def close(self) -> None:
         """End all streams and readings."""
@@ -137,6 +141,8 @@ class Page:
         async def checked(request: Request) -> Response:
             if not (self._is_insecure or _is_local(request)):
                 return _elsewhere()
+            if not self._is_started:
+                return _starting()
             try:
                 principal = await self._visitor(request)
             except Unauthorized as refusal:
@@ -186,6 +192,8 @@ class Page:
         if first is None:
             assert isinstance(view, ServiceView)
             return _no_service(view.name)
+        if request.method == "HEAD":
+            return head()
         if self._streams.is_full:
             return _trouble(
                 503,
@@ -214,8 +222,25 @@ def _file(name: str, kind: str) -> Route:
     return Route(f"/{name}", file, methods=["GET"])
 
 
-def _trouble(status: int, title: str, what: str, remedy: str) -> Response:
-    return answer("error.html", {"title": title, "what": what, "remedy": remedy}, status)
+def _trouble(
+    status: int,
+    title: str,
+    what: str,
+    remedy: str,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    values = {"title": title, "what": what, "remedy": remedy}
+    return answer("error.html", values, status, headers)
+
+
+def _starting() -> Response:
+    return _trouble(
+        503,
+        "The broker is starting",
+        "Its figures can be read once it listens.",
+        "Load this page again in a moment; /ready says when the broker is ready.",
+        {"Retry-After": "1"},
+    )
 
 
 def _elsewhere() -> Response:

@@ -6,6 +6,7 @@ through `text`, which shortens it, and shows what is not printable.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from datetime import datetime
@@ -121,6 +122,13 @@ _templates.globals |= {
     "lanes_left": charts.LANES_LEFT,
     "dash": NONE,
 }
+
+
+async def compile_templates() -> None:
+    """Compile all templates, one in each turn of the loop, so that no visit does it."""
+    for name in _templates.list_templates():
+        _templates.get_template(name)
+        await asyncio.sleep(0)
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:

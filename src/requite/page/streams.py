@@ -84,6 +84,11 @@ class Stream:
             yield f"data: {json.dumps(changed)}\n\n"
 
 
+def head() -> Response:
+    """Return the answer to HEAD: the fields of a stream, without one."""
+    return Response(headers=_HEADERS, media_type="text/event-stream")
+
+
 class _Answer(StreamingResponse):
     """The answer that sends the events of a stream, until the client is gone."""
 
