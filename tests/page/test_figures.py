@@ -74,18 +74,55 @@ async def test_readings_that_take_long_are_rare(monkeypatch: pytest.MonkeyPatch)
     class Slow(Counted):
         def census(self) -> Census:
             nonlocal now
-            now += 0.1
+            now += 0.02
             return super().census()
 
     broker = Slow("tcp://127.0.0.1:0")
     readings = Readings(broker, 10)
     await readings.latest()
-    now += COST * 0.1 - 0.01
+    now += COST * 0.02 - 0.01
     await readings.latest()
     assert broker.readings == 1
     now += 0.02
     await readings.latest()
     assert broker.readings == 2
+
+
+async def test_a_reading_costs_its_own_turns_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("requite.shell.clock.now", lambda: now)
+    broker = Counted("tcp://127.0.0.1:0")
+    readings = Readings(broker, 10)
+    reading = asyncio.create_task(readings.latest())
+    while not reading.done():
+        now += 1.0  # the turns of others
+        await asyncio.sleep(0)
+    assert readings.took_s == 0.0
+    now += FRESH_S
+    assert await readings.latest() is not reading.result()
+
+
+async def test_a_reading_is_reused_for_seconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("requite.shell.clock.now", lambda: now)
+
+    class Slow(Counted):
+        def census(self) -> Census:
+            nonlocal now
+            now += 3.0
+            return super().census()
+
+    readings = Readings(Slow("tcp://127.0.0.1:0"), 10)
+    first = await readings.latest()
+    now += 4.9
+    assert await readings.latest() is first
+    now += 0.2
+    assert await readings.latest() is not first
+    assert await readings.next() is not await readings.next()  # for samples
+    reading = asyncio.create_task(readings.next())
+    await asyncio.sleep(0)
+    await readings.close()
+    assert reading.cancelled() or reading.done()
 
 
 async def test_nobody_looks_and_nothing_is_rendered() -> None:

@@ -131,7 +131,7 @@ class Page:
         while True:
             began = clock.now()
             try:
-                self._history.add(await self._readings.latest())
+                self._history.add(await self._readings.next())
             except Exception:  # a failed reading must not end later ones
                 _log.exception("the broker cannot be read")
             await asyncio.sleep(max(0.0, began + EVERY_S - clock.now()))
