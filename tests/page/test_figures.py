@@ -7,20 +7,24 @@ import re
 from datetime import UTC, datetime, timedelta
 from math import inf, nan
 
+import httpx
 import pytest
+from starlette.applications import Starlette
 
 from requite.broker import Broker
 from requite.metrics.figures import figures_of
 from requite.metrics.selection import OTHER
-from requite.page import charts
+from requite.page import charts, rendering
 from requite.page.charts import Curve, Moment, chart, timeline
 from requite.page.curves import Curves
 from requite.page.history import EVERY_S, History, Sample
 from requite.page.home import COLUMNS, Home, HomeView, view_of
+from requite.page.page import Page
 from requite.page.readings import COST, FRESH_S, Readings, Sight
 from requite.page.rendering import age, duration, rate, service_url, since, text
 from requite.page.services import Services, ServiceView
 from requite.page.streams import Streams
+from requite.page.views import VIEWS_MAX, Views
 from requite.protocols.majordomo.census import NO_TALLY, Census, Traffic
 from requite.protocols.majordomo.parties import Service
 from requite.protocols.majordomo.reading import Reading
@@ -38,7 +42,7 @@ def sight(at_s: float, *services: Traffic, before: float = 1.0) -> Sight:
     now = Reading(at_s, services, len(services), 9, 1, 1, 0, 0, 0, 0, 1 << 30, {}, {}, False)
     figures = figures_of(now._replace(at=at_s - before, services=()), now)
     assert figures is not None
-    return Sight(BEGAN + timedelta(seconds=at_s), "", figures, None)
+    return Sight(BEGAN + timedelta(seconds=at_s), "", figures, None, 10)
 
 
 # --- readings -------------------------------------------------------------------------------------
@@ -280,6 +284,44 @@ def test_views_survive_their_addresses(column: object) -> None:
 def test_a_service_that_was_removed_has_no_page() -> None:
     services = Services(Broker("tcp://127.0.0.1:0"), Curves(History()))
     assert services.parts(sight(1.0), ServiceView("gone")) is None
+
+
+def test_a_view_is_rendered_once_for_each_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    views = Views(Home(Curves(History())), Services(Broker("tcp://127.0.0.1:0"), Curves(History())))
+    rendered: list[str] = []
+
+    def count(template: str, _values: object) -> str:
+        rendered.append(template)
+        return ""
+
+    monkeypatch.setattr("requite.page.home.render", count)
+    seen = sight(1.0, traffic("a", 1))
+    first = views.parts(seen, HomeView())
+    assert all(views.parts(seen, HomeView()) is first for _ in range(10))
+    assert rendered == ["_state.html", "_row.html", "_services.html"]
+    for number in range(2 * VIEWS_MAX):
+        views.parts(seen, HomeView(f"{number}"))
+    assert len(views._rendered) == VIEWS_MAX
+    assert views.parts(sight(2.0, traffic("a", 1)), HomeView()) is not first
+    assert len(views._rendered) == 1
+    assert views.parts(seen, ServiceView("none")) is None
+
+
+async def test_no_visit_compiles_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    templates = rendering._templates
+    templates.cache.clear()  # type: ignore[union-attr]
+    page = Page(Broker("tcp://127.0.0.1:0"))
+    await page.start()
+
+    def compile_(*_: object) -> None:
+        raise AssertionError("a template is compiled")
+
+    monkeypatch.setattr(templates, "compile", compile_)
+    app = httpx.ASGITransport(Starlette(routes=page.routes))
+    async with httpx.AsyncClient(transport=app, base_url="http://127.0.0.1") as visitor:
+        for path in ("/", "/requests", "/services/none"):
+            assert "</html>" in (await visitor.get(path)).text
+    await page.close()
 
 
 def test_figures_are_words() -> None:

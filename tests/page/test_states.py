@@ -152,3 +152,13 @@ def test_services_of_every_state_are_shown() -> None:
     rows = Home(Curves(History())).parts(seen, HomeView())["services"]
     for text in ("paused</span>", "2 draining", "3 blocked", "no worker", "2.5\xa0s"):
         assert text in rows
+
+
+def test_the_page_has_more_names_than_the_metrics() -> None:
+    with shown("--metrics-services", "1") as broker, serving(broker, "echo", "fail"):
+
+        def look() -> bool:
+            text = get(broker, "/").text
+            return "echo</bdi>" in text and "fail</bdi>" in text
+
+        eventually(look, "the page has both")

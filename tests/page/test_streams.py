@@ -20,7 +20,8 @@ from tests.page.rig import WAIT_S, Shown, serving, shown
 
 from requite import AsyncClient
 from requite.page.home import HomeView
-from requite.page.streams import STREAMS_MAX, Stream, Streams, View, streams_max
+from requite.page.streams import STREAMS_MAX, Stream, Streams, streams_max
+from requite.page.views import View
 from requite.web.server import HttpServer
 
 pytestmark = pytest.mark.e2e

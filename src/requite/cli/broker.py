@@ -112,7 +112,7 @@ def broker(
     monitor = watching.monitor(
         "broker",
         lambda: _watched(server, watching.metrics_services),
-        lambda: _page(server, watching.metrics_services, journal, insecure=peers.insecure),
+        lambda: _page(server, journal, insecure=peers.insecure),
     )
     if setup.check:
         return setup.report(
@@ -142,14 +142,12 @@ def _watched(server: Broker, named_max: int) -> Watched:
     return WatchedBroker(server, named_max)
 
 
-def _page(server: Broker, named_max: int, journal: Path | None, *, insecure: bool) -> WebPage:
+def _page(server: Broker, journal: Path | None, *, insecure: bool) -> WebPage:
     from requite.page.page import Page
     from requite.story.searcher import Searcher
 
     searcher = None if journal is None else Searcher([journal])
-    return Page(
-        server, named_max=named_max, guard=server.guard, searcher=searcher, insecure=insecure
-    )
+    return Page(server, guard=server.guard, searcher=searcher, insecure=insecure)
 
 
 def _authenticator(peers: Peers) -> Zap | None:

@@ -6,6 +6,7 @@
     home.py         the page of the broker: its state, and the table of its services
     services.py     the page of one service: its workers, and its curves
     requests.py     the pages of requests: their stories, and those that failed
+    views.py        the parts of these pages, rendered once for all who look
     streams.py      server-sent events, which keep open pages current
     curves.py       the curves of the last hour
     charts.py       curves and timelines, as SVG

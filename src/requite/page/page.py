@@ -24,12 +24,13 @@ from requite.errors import StorageError
 from requite.framing.web_hosts import canonical, is_loopback
 from requite.page.curves import Curves
 from requite.page.history import EVERY_S, History
-from requite.page.home import Home, HomeView, view_of
+from requite.page.home import Home, view_of
 from requite.page.readings import BrokerToShow, Readings, Sight
 from requite.page.rendering import HEADERS, TEXT_SIZE, answer, compile_templates, text
 from requite.page.requests import Requests
 from requite.page.services import GONE, Services, ServiceView
-from requite.page.streams import Parts, Streams, View, head, streams_max
+from requite.page.streams import Streams, head, streams_max
+from requite.page.views import Parts, View, Views
 from requite.principal import ANYONE, Principal
 from requite.shell import clock
 from requite.story.searcher import Searcher
@@ -37,6 +38,9 @@ from requite.web.authorization import Authorization, TooManyChecks, Unauthorized
 
 if TYPE_CHECKING:
     from requite.access.guard import Guard
+
+NAMED_MAX: Final = 200
+"""Services that the page shows by their names: a table of so many is rendered in some 10 ms."""
 
 _RIGHT: Final = "stats"
 _KINDS: Final = {"page.css": "text/css", "page.js": "text/javascript"}
@@ -49,15 +53,15 @@ class Page:
     `stats`.
 
     `searcher` finds requests in the journal of the broker; None: it has none. `named_max` is how
-    many services the page shows by their names. Since it is not encrypted, it is shown over the
-    loopback interface only, unless it may be `insecure`.
+    many services the page shows by their names. The page is not encrypted: it is shown over the
+    loopback interface only, unless it is `insecure`.
     """
 
     def __init__(
         self,
         broker: BrokerToShow,
         *,
-        named_max: int,
+        named_max: int = NAMED_MAX,
         guard: Guard | None = None,
         searcher: Searcher | None = None,
         insecure: bool = False,
@@ -67,8 +71,7 @@ class Page:
         self._readings: Final = Readings(broker, named_max)
         self._history: Final = History()
         curves = Curves(self._history)
-        self._home: Final = Home(curves)
-        self._services: Final = Services(broker, curves)
+        self._views: Final = Views(Home(curves), Services(broker, curves))
         self._searcher: Final = searcher
         self._requests: Final = Requests(searcher)
         self._streams: Final = Streams(self._readings, self._parts_now)
@@ -163,24 +166,18 @@ class Page:
         return await self._authorization.principal_of(request)
 
     # --- pages ------------------------------------------------------------------------------------
-    def _parts(self, sight: Sight, view: View) -> Parts | None:
-        if isinstance(view, HomeView):
-            return self._home.parts(sight, view)
-        return self._services.parts(sight, view)
-
     def _parts_now(self, sight: Sight, view: View) -> Parts:
         """Return the parts of an open page, whose service may be gone for a while."""
-        return self._parts(sight, view) or GONE
+        return self._views.parts(sight, view) or GONE
 
     async def _show_home(self, request: Request, _principal: Principal) -> Response:
         view = view_of(request.query_params)
-        parts = self._home.parts(await self._readings.latest(), view)
+        parts = self._views.parts(await self._readings.latest(), view)
         return answer("home.html", {"view": view, "parts": parts})
 
     async def _show_service(self, request: Request, _principal: Principal) -> Response:
         name = request.path_params.get("name") or request.query_params.get("name", "")
-        sight = await self._readings.latest()
-        parts = self._services.parts(sight, ServiceView(name))
+        parts = self._views.parts(await self._readings.latest(), ServiceView(name))
         if parts is None:
             return _no_service(name)
         return answer("service.html", {"name": name, "parts": parts})
@@ -188,7 +185,7 @@ class Page:
     async def _stream(self, request: Request, principal: Principal) -> Response:
         query = request.query_params
         view: View = ServiceView(query["service"]) if "service" in query else view_of(query)
-        first = self._parts(await self._readings.latest(), view)
+        first = self._views.parts(await self._readings.latest(), view)
         if first is None:
             assert isinstance(view, ServiceView)
             return _no_service(view.name)

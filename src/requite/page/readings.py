@@ -54,12 +54,14 @@ class Backlog(NamedTuple):
 
 class Sight(NamedTuple):
     """What the page shows of a broker: the broker at the moment `at`, and what happened in the
-    time before. `trouble` says why it cannot do its work ("": it can)."""
+    time before. `trouble` says why it cannot do its work ("": it can). At most `named_max` services
+    have names."""
 
     at: datetime
     trouble: str
     figures: BrokerFigures
     backlog: Backlog | None
+    named_max: int
 
 
 @coroutine
@@ -85,6 +87,7 @@ class Readings:
 
     def __init__(self, broker: BrokerToShow, named_max: int) -> None:
         self._broker: Final = broker
+        self._named_max: Final = named_max
         self._selection: Final = Selection(named_max)
         self._recent: deque[Reading] = deque()  # the oldest first
         self._taking: asyncio.Task[Sight] | None = None  # the latest one
@@ -129,7 +132,7 @@ class Readings:
         pair = None if broker.pair is None else as_facts(broker.pair.view)
         now = reading_of(census, services, clock.now(), pair)
         figures = self._figures(now)
-        return Sight(datetime.now(UTC), broker.trouble, figures, self._backlog())
+        return Sight(datetime.now(UTC), broker.trouble, figures, self._backlog(), self._named_max)
 
     def _figures(self, now: Reading) -> BrokerFigures:
         """Return what happened since the earliest reading of the window that can be compared."""

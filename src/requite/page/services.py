@@ -49,6 +49,7 @@ class Services:
             "oldest_s": oldest_s(seen, now),
             "happened": _UNKNOWN if named is None else named.happened,
             "is_named": named is not None,
+            "named_max": sight.named_max,
             "accepted": seen.tally[at.ACCEPTED],
             "total": {name: number for name, number in total.items() if number},
         }

@@ -15,15 +15,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from resource import RLIM_INFINITY
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from starlette.responses import Response, StreamingResponse
 
-from requite.page.home import HomeView
 from requite.page.readings import COST, Readings, Sight
-from requite.page.services import ServiceView
+from requite.page.views import Parts, View
 from requite.shell import clock
 from requite.transport import descriptors
 
@@ -39,8 +38,6 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _log: Final = logging.getLogger("requite.page")
 
 
-View: TypeAlias = HomeView | ServiceView
-Parts: TypeAlias = Mapping[str, str]
 PartsOf: TypeAlias = Callable[[Sight, View], Parts]
 """Returns the parts of a view."""
 
