@@ -10,11 +10,21 @@ from rich.console import Console
 from tests.cli.command import requite, running, running_broker
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.services import render
+from requite.cli.services import check, render
+from requite.errors import RemoteViolation
 
 pytestmark = pytest.mark.e2e
 
 UNREACHABLE = "mdp://127.0.0.1:1"
+UNHEARD = {
+    "role": "backup",
+    "state": "passive",
+    "epoch": 1,
+    "serves": False,
+    "peer": "active",
+    "peer_is_silent": True,
+    "heard_s_ago": None,
+}
 
 
 def test_the_table_has_a_row_per_service(url):
@@ -66,6 +76,27 @@ def test_nothing_of_a_peer_is_printed_raw():
     text = shown.file.getvalue()
     assert text.count("[red]\\x1b]0;PWNED\\x07\\x1b[2J\\x9b2J\\ud800\\n") == 8
     assert all(line.isprintable() for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"clients": "3"}, "clients is not an integer"),
+        ({"draining": None}, "draining is neither true nor false"),
+        ({"unread": 1e300}, "unread is not an integer"),
+        ({"pair": {}}, "it lacks 'peer'"),
+        ({"pair": UNHEARD}, "heard_s_ago is not a number"),
+        ({"services": {}}, "services is not an array"),
+        ({"services": [{"service": 3}]}, "service is not a string"),
+        ({"services": [{"service": "echo"}]}, "it lacks 'workers'"),
+        ({"workers": [[]]}, "a worker is not an object"),
+    ],
+)
+def test_an_answer_that_cannot_be_shown_is_an_error(changes, expected):
+    report = {"clients": 3, "pending": 9, "draining": False, "services": [], "workers": []}
+    check(report)
+    with pytest.raises(RemoteViolation, match=expected):
+        check(report | changes)
 
 
 def test_replies_are_counted(url):

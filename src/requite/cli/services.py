@@ -110,6 +110,7 @@ async def _show(
             if as_json:
                 say_json(report)
             else:
+                check(report)
                 stdout_console().print(render(report, with_workers))
             if watch_s is None:
                 return
@@ -127,6 +128,40 @@ async def ask(client: AsyncClient) -> Report:
         raise RemoteViolation(
             f"the broker answers mmi.stats with {stats.body[:40]!r}: it is not a requite broker"
         ) from error
+
+
+def check(report: Report) -> None:
+    """Check the fields that `render` shows. Raises `RemoteViolation` if one is missing, or of
+    another type."""
+    from requite.protocols.majordomo import answers
+    from requite.protocols.majordomo.reading import pair_in
+
+    try:
+        answers.flag_of(report, "draining")
+        _check_counts(report, ("clients", "pending"))
+        answers.count_of({"unread": 0} | report, "unread")
+        if "pair" in report:
+            pair_in(answers.facts_in(report["pair"], "pair"))
+        for row in answers.rows_of(answers.field_of(report, "services"), "services"):
+            answers.text_of(answers.facts_in(row, "a service"), "service")
+            _check_counts(row, _SERVICE_COLUMNS | _RARE_COLUMNS)
+        for row in answers.rows_of(report["workers"], "workers"):
+            answers.text_of(answers.facts_in(row, "a worker"), "service")
+            _check_counts(row, _WORKER_COLUMNS.keys() - {"worker", "dialect"})
+            answers.text_of(row, "worker", answers.ADDRESS_LENGTH_MAX)
+            answers.text_of(row, "dialect")
+    except ValueError as error:
+        raise RemoteViolation(
+            f"the broker's answer to mmi.stats or mmi.workers cannot be shown ({error}): it is not"
+            " a requite broker, or one of another version; --json prints the answer as it is"
+        ) from error
+
+
+def _check_counts(facts: dict[str, Any], names: Iterable[str]) -> None:
+    from requite.protocols.majordomo.answers import count_of
+
+    for name in names:
+        count_of(facts, name)
 
 
 def render(report: Report, with_workers: bool) -> RenderableType:

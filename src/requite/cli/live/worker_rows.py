@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from requite.cli.live import formats
 from requite.cli.live.columns import Cell, Column, Tone, count_cell, figure_cell
 from requite.protocols.majordomo.answers import (
+    ADDRESS_LENGTH_MAX,
     Facts,
     count_of,
     facts_in,
@@ -16,8 +17,6 @@ from requite.protocols.majordomo.answers import (
     rows_of,
     text_of,
 )
-
-_ADDRESS_LENGTH_MAX: Final = 510  # 255 bytes in hex
 
 
 class WorkerRow(NamedTuple):
@@ -45,7 +44,7 @@ def rows_in(answer: object, before: Iterable[WorkerRow], interval_s: float) -> l
 
 
 def _row(facts: Facts, earlier: Mapping[str, int], interval_s: float) -> WorkerRow:
-    address = text_of(facts, "worker", _ADDRESS_LENGTH_MAX)
+    address = text_of(facts, "worker", ADDRESS_LENGTH_MAX)
     holding, served = count_of(facts, "holding"), count_of(facts, "served")
     is_draining = flag_of(facts, "draining")
     return WorkerRow(

@@ -16,6 +16,7 @@ ROWS_MAX: Final = 100_000
 """How many services, or workers of a service, an answer may have."""
 
 TEXT_LENGTH_MAX: Final = 255
+ADDRESS_LENGTH_MAX: Final = 510  # 255 bytes in hex
 COUNT_MAX: Final = 2**63 - 1
 SECONDS_MAX: Final = 2.0**53
 _KINDS_MAX: Final = 256

@@ -135,7 +135,7 @@ def from_json(text: bytes) -> Reading:
         refused=counts_of(facts, "refused"),
         denied=counts_of(facts, "denied"),
         draining=flag_of(facts, "draining"),
-        pair=None if pair is None else _pair_in(facts_in(pair, "pair")),
+        pair=None if pair is None else pair_in(facts_in(pair, "pair")),
         broker=text_of(facts, "broker"),
         **{name: count_of(facts, name) for name in _WHOLE},
     )
@@ -176,10 +176,10 @@ def _traffic_in(facts: Facts, now: float) -> Traffic:
     )
 
 
-def _pair_in(facts: Facts) -> dict[str, Any]:
-    """Return the fields of `mmi.pair`, without those of later versions."""
+def pair_in(facts: Facts) -> dict[str, Any]:
+    """Return the fields of `mmi.pair`, without those of later versions. Raises `ValueError`."""
     has_peer = field_of(facts, "peer") is not None
-    was_heard = field_of(facts, "heard_s_ago") is not None
+    was_heard = has_peer or field_of(facts, "heard_s_ago") is not None
     return {
         "role": text_of(facts, "role"),
         "state": text_of(facts, "state"),
