@@ -100,6 +100,29 @@ def test_foreign_pages_may_not_read_it(broker: Shown, path: str, headers: dict[s
     assert (answer.status, "echo" in answer.text) == (403, False)
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin", "none"])
+@pytest.mark.parametrize(
+    ("mode", "dest"),
+    [("no-cors", "image"), ("navigate", "document"), ("navigate", "iframe"), ("cors", "empty")],
+)
+def test_foreign_pages_start_no_work(broker: Shown, site: str, mode: str, dest: str) -> None:
+    fields = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+    is_foreign = site in ("cross-site", "same-site")
+    is_link = (mode, dest) == ("navigate", "document")
+    for path in ("/requests?failed=1&since=7d", "/services/echo", "/page.js"):
+        answer = get(broker, path, fields)
+        assert answer.status == (403 if is_foreign else 200), path
+    assert get(broker, "/events", fields, "HEAD").status == (403 if is_foreign else 200)
+    for path in ("/", "/metrics"):
+        answer = get(broker, path, fields)
+        assert answer.status == (403 if is_foreign and not is_link else 200), path
+
+
+@pytest.mark.parametrize("path", ["/", "/requests", "/page.js", "/none"])
+def test_no_other_origin_embeds_it(broker: Shown, path: str) -> None:
+    assert get(broker, path).headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
 @pytest.mark.parametrize("path", ["/", "/requests", "/services/echo", "/events"])
 def test_it_is_read_only(broker: Shown, path: str) -> None:
     assert get(broker, path, method="POST").status == 405

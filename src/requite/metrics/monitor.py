@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 _CLOSE_S: Final = 1.0
+_ENTRIES: Final = {"/", "/metrics", "/metrics/detailed", "/health", "/ready"}
 _STARTING: Final = "it is starting"
 _DRAINING: Final = "it is being drained"
 
@@ -165,6 +166,8 @@ class Monitor:
             return f"{host} is not a host of this server: add it with --http-host"
         if (origin := self._hosts.foreign_origin(scope)) is not None:
             return f"web pages of {origin} may not read this"
+        if self._hosts.is_foreign_fetch(scope, is_entry=scope["path"] in _ENTRIES):
+            return "web pages of other sites may not read this: open it in a window of its own"
         return ""
 
     async def _metrics(self, _request: Request) -> Response:

@@ -34,7 +34,11 @@ STREAMS_MAX: Final = 1000
 
 EVERY_S: Final = 1.0
 _PER_STREAM_S: Final = 0.01  # sending an event takes up to 0.1 ms: a hundredth of it
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Accel-Buffering": "no",
+}
 _log: Final = logging.getLogger("requite.page")
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
 _SHOWN_MAX: Final = 100
+_OTHER_SITES: Final = {"cross-site", "same-site"}
+_FOLLOWED: Final = ("navigate", "document")  # a link, in a window of its own
 _ANY: Final = {"0.0.0.0", "::"}  # no names: a browser that asks for them reaches its own machine
 
 
@@ -37,6 +39,18 @@ class Hosts:
         if origin is None or self._allows(host_of_origin(origin), scope):
             return None
         return _shown(origin)
+
+    def is_foreign_fetch(self, scope: Scope, *, is_entry: bool) -> bool:
+        """Whether a page of another site or port sends a request, as the browser says, with or
+        without `Origin`: an image, a script, a frame. `is_entry`: a link may lead here.
+
+        Source: Fetch Metadata Request Headers (W3C).
+        """
+        headers = Headers(scope=scope)
+        if headers.get("sec-fetch-site") not in _OTHER_SITES:
+            return False
+        followed = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == _FOLLOWED
+        return not (is_entry and followed)
 
     def _allows(self, host: str | None, scope: Scope) -> bool:
         """Whether a host is this server's, at the address where the connection was accepted."""

@@ -18,5 +18,6 @@ def page_headers(*, forms: str = "'none'", cache: str = "no-cache") -> Mapping[s
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
         "Cache-Control": cache,
     }
