@@ -239,6 +239,36 @@ async def test_over_a_network_it_needs_to_be_insecure(host: str) -> None:
         await page.close()
 
 
+@pytest.mark.parametrize(
+    ("place", "insecure", "shown_at"),
+    [
+        (":0", False, "http://127.0.0.1:"),
+        ("localhost:0", False, "http://localhost:"),
+        ("0.0.0.0:0", False, "http://127.0.0.1:"),
+        ("[::]:0", False, "http://[::1]:"),
+        ("broker.example:0", False, ""),
+        ("10.0.0.5:0", False, ""),
+        ("10.0.0.5:0", True, "http://10.0.0.5:"),
+    ],
+)
+async def test_it_is_announced_where_it_is_shown(
+    monkeypatch: pytest.MonkeyPatch, place: str, insecure: bool, shown_at: str
+) -> None:
+    page = Page(Broker("tcp://127.0.0.1:0"), insecure=insecure)
+    watched = WatchedBroker(Broker("tcp://127.0.0.1:0"), 10)
+    monitor = Monitor(parse_place(place), Process("1", "", "broker"), watched, page=page)
+    assert monitor.page_url == ""
+    url = "http://x:9464"  # that of the server, wherever this machine can listen
+    monkeypatch.setattr(monitor._server, "url", url)
+    assert monitor.page_url == (f"{shown_at}9464/" if shown_at else "")
+
+
+def test_the_announced_page_of_all_addresses_is_shown() -> None:
+    options = ("--bind", "tcp://127.0.0.1:0", "--http", "0.0.0.0:0")
+    with shown(*options) as broker:
+        assert get(broker, "/").status == 200
+
+
 def test_without_its_packages_a_broker_has_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("requite.cli.watching.find_spec", lambda _name: None)
 
@@ -248,4 +278,4 @@ def test_without_its_packages_a_broker_has_no_page(monkeypatch: pytest.MonkeyPat
     watching = WatchingServices(http=":0")
     monitor = watching.monitor("broker", lambda: WatchedBroker(None, 1), page)  # type: ignore[arg-type]
     assert monitor is not None
-    assert not monitor.has_page
+    assert monitor.page_url == ""

@@ -48,7 +48,7 @@ class Watch(Protocol):
     @property
     def url(self) -> str: ...
     @property
-    def has_page(self) -> bool: ...
+    def page_url(self) -> str: ...
     async def start(self) -> None: ...
     async def started(self) -> None: ...
     def draining(self) -> None: ...
@@ -121,8 +121,8 @@ async def serve(
             if monitor is not None:
                 await monitor.started()
             on_started()
-            if monitor is not None and monitor.has_page:
-                say(f"page at {monitor.url}/")
+            if monitor is not None and monitor.page_url:
+                say(f"page at {monitor.page_url}")
             first = await _first(arrived, until_failed, until_over)
             name = "none" if first is None else first.name
             if monitor is not None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _CLOSE_S: Final = 1.0
 _ENTRIES: Final = {"/", "/metrics", "/metrics/detailed", "/health", "/ready"}
+_OWN: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # loopback, of wildcard addresses
 _STARTING: Final = "it is starting"
 _DRAINING: Final = "it is being drained"
 
@@ -63,6 +64,7 @@ class WebPage(Protocol):
     def connections_max(self) -> int: ...
     @property
     def routes(self) -> Sequence[Route]: ...
+    def is_shown_at(self, host: str) -> bool: ...
     def not_found(self) -> Response: ...
     async def start(self) -> None: ...
     async def close(self) -> None: ...
@@ -118,9 +120,14 @@ class Monitor:
         return self._server.url
 
     @property
-    def has_page(self) -> bool:
-        """Whether there is a web page at the URL."""
-        return self._page is not None
+    def page_url(self) -> str:
+        """The URL of the web page, of a loopback address if it is served at all of them; "" before
+        `start`, and if no page is shown there."""
+        host = _OWN.get(self._place.host, self._place.host)
+        if self._page is None or not self.url or not self._page.is_shown_at(host):
+            return ""
+        shown = f"[{host}]" if ":" in host else host
+        return f"http://{shown}:{self.url.rpartition(':')[2]}/"
 
     async def start(self) -> None:
         """Listen. Raises `TransportError` if the address cannot be bound."""

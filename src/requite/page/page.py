@@ -97,6 +97,10 @@ class Page:
             *(_file(name, kind) for name, kind in _KINDS.items()),
         ]
 
+    def is_shown_at(self, host: str) -> bool:
+        """Whether visitors who connect to this address of the server see the page."""
+        return self._is_insecure or is_loopback(canonical(host) or "")
+
     def not_found(self) -> Response:
         """Return the answer to a request for something else."""
         return _trouble(
@@ -142,7 +146,8 @@ class Page:
     # --- who may see it ---------------------------------------------------------------------------
     def _get(self, path: str, handler: _Handler) -> Route:
         async def checked(request: Request) -> Response:
-            if not (self._is_insecure or _is_local(request)):
+            server = request.scope["server"]
+            if server is None or not self.is_shown_at(server[0]):
                 return _elsewhere()
             if not self._is_started:
                 return _starting()
@@ -203,12 +208,6 @@ class Page:
         )
 
 
-def _is_local(request: Request) -> bool:
-    """Whether a request came over the loopback interface."""
-    server = request.scope["server"]
-    return server is not None and is_loopback(canonical(server[0]) or "")
-
-
 def _file(name: str, kind: str) -> Route:
     content = (files("requite.page") / "files" / name).read_text(encoding="utf-8")
     headers = {**HEADERS, "Cache-Control": "no-cache"}
@@ -245,8 +244,9 @@ def _elsewhere() -> Response:
         403,
         "Only on this machine",
         "This page is not encrypted, so it is shown over the loopback interface only.",
-        "Use an SSH tunnel: ssh -L PORT:127.0.0.1:PORT HOST. In a network where all may read it,"
-        " start the broker with --insecure.",
+        "Start the broker with an --http that includes loopback, such as :PORT or 0.0.0.0:PORT, and"
+        " use an SSH tunnel: ssh -L PORT:127.0.0.1:PORT HOST. In a network where everybody may read"
+        " the page, start the broker with --insecure.",
     )
 
 
