@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from tests.cli.command import running_worker
 from tests.gateway.test_users import users
 from tests.page.rig import Shown, call, requests_in, serving, shown
+from tests.page.test_streams import opened
 from tests.support.browser import CHROMIUM, Page, browsing
 from tests.support.live import eventually
 
@@ -120,6 +123,24 @@ async def test_it_says_when_the_broker_is_gone(page: Page) -> None:
         await page.until("document.querySelector('#live').textContent.includes('not connected')")
         assert await page.run("document.querySelector('#live').className") == "bad"
         page.complaints.clear()  # the browser counts each failed connection as an error
+
+
+async def test_it_says_why_there_is_no_stream(page: Page) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, before[1]))
+    try:
+        with shown() as broker:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            async with AsyncExitStack() as stack:
+                for _ in range(64):
+                    assert b" 200 " in (await opened(broker, stack))[0]
+                await page.open(broker.page)
+                says = "document.querySelector('#live').textContent"
+                await page.until(f"{says}.startsWith('Too many open pages: 64 pages of this')")
+            await page.until(LIVE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    page.complaints.clear()  # the answers 503
 
 
 async def test_it_goes_on_when_the_broker_is_back(page: Page) -> None:

@@ -71,6 +71,23 @@ function say(text, state) {
   live.className = state;
 }
 
+// Says why there is no stream, in the words of the answer, which `EventSource` does not show.
+async function explain(url, mine) {
+  const asked = new AbortController();
+  try {
+    const answer = await fetch(url, { signal: asked.signal });
+    if (!answer.ok) {
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const [title, what] = ["h1", "main p"].map((each) => page.querySelector(each)?.textContent);
+      if (mine === stream) say([title ?? `answer ${answer.status}`, what].join(": "), "bad");
+    }
+  } catch {
+    // The broker is gone, which the page says already.
+  } finally {
+    asked.abort();
+  }
+}
+
 function listen(url) {
   if (stream !== null) stream.close();
   clearTimeout(waiting);
@@ -90,7 +107,9 @@ function listen(url) {
     if (mine !== stream) return;
     say("not connected: trying again", "bad");
     // The browser tries again by itself, except after an answer that is no stream.
-    if (mine.readyState === EventSource.CLOSED) waiting = setTimeout(listen, 5000, url);
+    if (mine.readyState !== EventSource.CLOSED) return;
+    waiting = setTimeout(listen, 5000, url);
+    explain(url, mine);
   };
 }
 
