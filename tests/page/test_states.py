@@ -139,7 +139,7 @@ def test_denials_and_refusals_are_shown() -> None:
     figures = seen.figures._replace(denied={"call": 2.5}, refused={"overloaded": 40.0})
     state = state_of(seen._replace(figures=figures))
     assert "2.5</span><small> /s call" in state
-    assert "40.0</span><small> /s overloaded" in state
+    assert "40</span><small> /s overloaded" in state
 
 
 def test_services_of_every_state_are_shown() -> None:

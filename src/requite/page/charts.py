@@ -28,13 +28,11 @@ class Line(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Curves over the last `minutes`, with a common axis from 0 to `top`, which `top_text` is as
-    text."""
+    """Curves over the last `minutes`; their common axis ends at `top_text`, a value as text."""
 
     title: str
     unit: str
     lines: tuple[Line, ...]
-    top: float
     top_text: str
     minutes: int
 
@@ -66,7 +64,7 @@ def chart(
         Line(curve.name, curve.style, tuple(_runs(shown, span_s, curve.value, top)))
         for curve in curves
     )
-    return Chart(title, unit, tuple(lines), top, in_words(top), round(span_s / 60))
+    return Chart(title, unit, tuple(lines), in_words(top), round(span_s / 60))
 
 
 def _runs(

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from requite.metrics import formats
 from requite.page.charts import Chart, Curve, chart
 from requite.page.history import History, Sample
-from requite.page.rendering import duration, rate, render
+from requite.page.rendering import duration, render
 
 _DRAWN_MAX: Final = 200  # services whose curves are kept
 _COUNTED: Final = (
@@ -50,6 +51,6 @@ class Curves:
 
 def _charts(samples: Sequence[Sample]) -> list[Chart]:
     return [
-        chart("Requests", "per second", samples, _COUNTED, rate),
+        chart("Requests", "per second", samples, _COUNTED, formats.rate),
         chart("Time to the reply", "", samples, _TOOK, duration),
     ]

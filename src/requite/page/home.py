@@ -29,14 +29,9 @@ class Column(NamedTuple):
     is_text: bool = False
 
 
-def _workers(each: ServiceFigures) -> float:
-    seen = each.seen
-    return seen.idle + seen.busy + seen.draining + seen.blocked
-
-
 COLUMNS: Final = (
     Column(BY_NAME, "service", "", lambda _: 0, is_text=True),
-    Column("workers", "workers", "busy of all", _workers),
+    Column("workers", "workers", "busy of all", lambda each: each.seen.workers),
     Column("queued", "queued", "requests that wait for a worker", lambda each: each.seen.queued),
     Column("running", "running", "requests at workers", lambda each: each.seen.in_progress),
     Column("oldest", "oldest wait", "of those that are queued", lambda each: each.oldest_s),
@@ -112,9 +107,7 @@ class Home:
         figures = sight.figures
         self._state = render("_state.html", {"sight": sight, "figures": figures})
         self._rows = {
-            each.seen.number: Markup(
-                render("_row.html", {"each": each, "is_rest": _is_rest(each), "columns": COLUMNS})
-            )
+            each.seen.number: Markup(render("_row.html", {"each": each, "is_rest": _is_rest(each)}))
             for each in figures.services
         }
 

@@ -106,7 +106,7 @@ class Page:
         return _trouble(
             404,
             "There is no such page",
-            "This address is none of the broker's.",
+            "The broker has no page at this address.",
             "Begin with the services of the broker, or search for a request.",
         )
 
@@ -157,7 +157,11 @@ class Page:
                 return _unauthorized(refusal)
             except TooManyChecks:
                 return _trouble(
-                    503, "Too many passwords", "They are being checked.", "Load it again."
+                    503,
+                    "Too many logins at once",
+                    "The broker checks as many passwords as it may at a time.",
+                    "Load this page again in a moment.",
+                    {"Retry-After": "1"},
                 )
             if not principal.may("admin", _RIGHT):
                 return _denied(principal)
@@ -261,7 +265,7 @@ def _no_service(name: str) -> Response:
 
 def _unauthorized(refusal: Unauthorized) -> Response:
     values = {
-        "title": "Who are you?",
+        "title": "Login required",
         "what": f"The page of this broker is for users of its access file: {refusal}.",
         "remedy": 'Log in as a user with admin = ["stats"].',
     }

@@ -10,13 +10,14 @@ import asyncio
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from math import isnan
+from math import nan
 from typing import Any, Final
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
+from requite.metrics import formats
 from requite.page import charts
 from requite.story import words
 from requite.web.policy import page_headers
@@ -25,7 +26,6 @@ HEADERS: Final = page_headers(forms="'self'", cache="no-store")
 TEXT_SIZE: Final = 200
 """Characters of a text that is shown, such as a name."""
 
-NONE: Final = "–"
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 _DOTS: Final = (".", "..")
 
@@ -38,23 +38,23 @@ def text(value: object, size: int = TEXT_SIZE) -> str:
     return f"{printed}…" if len(shown) > size else printed
 
 
-def rate(value: float) -> str:
-    """Return a number per second; a dash for 0."""
-    if not value:
-        return NONE
-    return (
-        f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 0.95 else f"{value:.2f}"
-    )
-
-
-def count(value: int) -> str:
-    """Return a number; a dash for 0."""
-    return f"{value:,}" if value else NONE
-
-
 def duration(seconds: float) -> str:
     """Return a duration with its unit; a dash for none (NaN, 0)."""
-    return NONE if isnan(seconds) or not seconds else words.duration(seconds, "\N{NO-BREAK SPACE}")
+    return _unbroken(formats.duration(seconds or nan))
+
+
+def percentile(seconds: float) -> str:
+    """Return a percentile of durations; a dash for none (NaN)."""
+    return _unbroken(formats.percentile(seconds))
+
+
+def size(n: int) -> str:
+    """Return a number of bytes with its unit."""
+    return _unbroken(formats.size(n))
+
+
+def _unbroken(figure: str) -> str:
+    return figure.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def age(seconds: float) -> str:
@@ -73,7 +73,7 @@ def since(seconds: float | None) -> str:
 
 def moment(at: datetime | None) -> str:
     """Return a time, to milliseconds (UTC)."""
-    return NONE if at is None else f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    return formats.NONE if at is None else f"{at:%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
 def as_json(event: Mapping[str, Any]) -> str:
@@ -104,10 +104,11 @@ _templates: Final = Environment(
 )
 _templates.filters |= {
     "text": text,
-    "rate": rate,
-    "count": count,
+    "rate": formats.rate,
+    "count": formats.count,
     "duration": duration,
-    "size": words.size,
+    "percentile": percentile,
+    "size": size,
     "age": age,
     "since": since,
     "moment": moment,
@@ -120,7 +121,7 @@ _templates.globals |= {
     "charts_width": charts.WIDTH,
     "charts_height": charts.HEIGHT,
     "lanes_left": charts.LANES_LEFT,
-    "dash": NONE,
+    "dash": formats.NONE,
 }
 
 

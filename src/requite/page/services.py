@@ -54,8 +54,7 @@ class Services:
             "total": {name: number for name, number in total.items() if number},
         }
         posts = self._broker.posts(view.name, WORKERS_MAX, HOLDS_MAX)
-        count = seen.idle + seen.busy + seen.draining + seen.blocked
-        workers = {"posts": posts, "now": now, "more": count - len(posts)}
+        workers = {"posts": posts, "now": now, "more": seen.workers - len(posts)}
         return {
             "state": render("_service.html", values),
             "charts": "" if named is None else self._curves.of_service(view.name),

@@ -15,15 +15,16 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from requite.cli.exit_codes import ExitCode
-from requite.cli.live import formats
 from requite.cli.live.broker_lines import Line, lines_of, service_lines_of
 from requite.cli.live.columns import Cell, Tone
+from requite.cli.live.fitting import fitted
 from requite.cli.live.notices import Notices
 from requite.cli.live.polling import SHARE_MAX, Poller, Seen, Trouble
 from requite.cli.live.service_rows import BUSIEST, SERVICES
 from requite.cli.live.styles import STYLES, shown_text, text_of
 from requite.cli.live.table import Table
 from requite.cli.live.worker_rows import BY_NAME, WORKERS, WorkerRow
+from requite.metrics import formats
 from requite.metrics.figures import ServiceFigures
 from requite.shell import clock
 
@@ -202,7 +203,7 @@ class TopApp(App[ExitCode]):
             about = f"{len(self._service_table.rows):,} with “{self._wanted}” of all, {about}"
         keys = "Esc back  ? help  q quit" if poller.service else "/ filter  ? help  q quit"
         room = self.size.width - len(keys) - 2
-        line = [Cell(" " + formats.fitted(about, max(1, room)), Tone.QUIET), Cell(keys, Tone.QUIET)]
+        line = [Cell(" " + fitted(about, max(1, room)), Tone.QUIET), Cell(keys, Tone.QUIET)]
         self._foot.update(text_of([line]))
 
     def on_resize(self, _event: Resize) -> None:

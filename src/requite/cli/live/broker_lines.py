@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from math import isnan, nan
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from requite.cli.live import formats
 from requite.cli.live.columns import Cell, Tone, count_cell, figure_cell
+from requite.cli.live.fitting import fitted
 from requite.cli.live.service_rows import (
     by_name,
     failed_in,
     oldest_cell,
     queued_cell,
     workers_cell,
-    workers_of,
 )
+from requite.metrics import formats
 from requite.metrics.figures import BrokerFigures, Figures, ServiceFigures
 from requite.shell.warnings import printable
 
@@ -97,7 +97,7 @@ def service_lines_of(row: ServiceFigures, place: str, width: int) -> list[Line]:
         Cell(place, Tone.QUIET),
         Cell("  service ", Tone.QUIET),
         Cell(printable(seen.name), Tone.STRONG),
-        Cell(f"  {state or 'no workers'}", Tone.PLAIN if workers_of(row) else Tone.WARNING),
+        Cell(f"  {state or 'no workers'}", Tone.PLAIN if row.seen.workers else Tone.WARNING),
     ]
     if seen.paused:
         title.append(Cell("  paused", Tone.WARNING))
@@ -145,7 +145,7 @@ def _grid(facts: Sequence[Fact], width: int) -> list[Line]:
         line: Line = []
         for label, cell in facts[start : start + columns]:
             room = each - 1 - _LABEL_WIDTH
-            line += [*_label(label), Cell(formats.fitted(cell.text, room), cell.tone)]
+            line += [*_label(label), Cell(fitted(cell.text, room), cell.tone)]
         lines.append(line)
     return lines
 

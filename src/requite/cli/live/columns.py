@@ -7,7 +7,7 @@ from enum import Enum, auto
 from math import isnan
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from requite.cli.live import formats
+from requite.cli.live.fitting import fitted
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ def line_of(row: T, shown: Iterable[tuple[Column[T], int]]) -> list[Cell]:
     for column, width in shown:
         text, tone, suffix = column.cell(row)
         to_right = not column.is_text
-        line.append(Cell(" " + formats.fitted(text, width, suffix, to_right=to_right), tone))
+        line.append(Cell(" " + fitted(text, width, suffix, to_right=to_right), tone))
     return line
 
 

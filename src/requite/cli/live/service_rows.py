@@ -6,19 +6,13 @@ from collections.abc import Callable, Mapping
 from math import nan
 from typing import Final, TypeAlias
 
-from requite.cli.live import formats
 from requite.cli.live.columns import Cell, Column, Tone, count_cell, figure_cell
+from requite.metrics import formats
 from requite.metrics.figures import Figures, ServiceFigures
 
 Row: TypeAlias = ServiceFigures
 
 _LONG_WAIT_S: Final = 1.0
-
-
-def workers_of(row: Row) -> int:
-    """Return the number of workers of a service."""
-    seen = row.seen
-    return seen.idle + seen.busy + seen.draining + seen.blocked
 
 
 def failed_in(happened: Figures) -> float:
@@ -45,7 +39,7 @@ def queued_cell(row: Row) -> Cell:
 
 def workers_cell(row: Row) -> Cell:
     """Return the number of workers; an error if requests wait for one."""
-    count = workers_of(row)
+    count = row.seen.workers
     return Cell(f"{count:,}", Tone.ERROR if row.seen.unserved else Tone.PLAIN)
 
 
@@ -81,7 +75,7 @@ def _failed_as(row: Row) -> Cell:
 
 SERVICES: Final[tuple[Column[Row], ...]] = (
     Column("SERVICE", 0, 0, lambda row: row.seen.name, _name_cell, is_text=True),
-    Column("WORKERS", 7, 3, workers_of, workers_cell),
+    Column("WORKERS", 7, 3, lambda row: row.seen.workers, workers_cell),
     _counted("IDLE", 5, 9, lambda row: row.seen.idle),
     _counted("BUSY", 5, 9, lambda row: row.seen.busy),
     _counted("DRAINING", 8, 11, lambda row: row.seen.draining, Tone.WARNING),

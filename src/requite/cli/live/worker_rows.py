@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from math import nan
 from typing import Final, NamedTuple
 
-from requite.cli.live import formats
 from requite.cli.live.columns import Cell, Column, Tone, count_cell, figure_cell
+from requite.metrics import formats
 from requite.protocols.majordomo.answers import (
     ADDRESS_LENGTH_MAX,
     Facts,

@@ -67,6 +67,11 @@ class Traffic(NamedTuple):
     blocked: int
     paused: int
 
+    @property
+    def workers(self) -> int:
+        """How many workers it has, in any state."""
+        return self.idle + self.busy + self.draining + self.blocked
+
 
 class Census(NamedTuple):
     """A broker at one moment. `services` are the engine's own records, which change.

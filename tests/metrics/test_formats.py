@@ -1,4 +1,4 @@
-"""Rates, durations, sizes and names in few characters."""
+"""Counts, rates, durations and sizes in few characters."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from math import nan
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
-from requite.cli.live.formats import duration, fitted, percentile, rate, size
+from requite.metrics.formats import count, duration, percentile, rate, size
 
 
 @pytest.mark.parametrize(
@@ -54,12 +53,16 @@ def test_durations(s: float, text: str) -> None:
     assert duration(s) == text
 
 
+def test_counts() -> None:
+    assert (count(0), count(1234)) == ("0", "1,234")
+
+
 def test_a_percentile_at_the_last_bound_may_be_longer() -> None:
     assert (percentile(30.0), percentile(29.0), percentile(nan)) == ("≥30 s", "29 s", "–")
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
+    ("n", "text"),
     [
         (nan, "–"),
         (0, "0"),
@@ -72,8 +75,8 @@ def test_a_percentile_at_the_last_bound_may_be_longer() -> None:
         (5 << 50, "5,120 TiB"),
     ],
 )
-def test_sizes(count: float, text: str) -> None:
-    assert size(count) == text
+def test_sizes(n: float, text: str) -> None:
+    assert size(n) == text
 
 
 @given(st.floats(0, 1e8))
@@ -81,19 +84,3 @@ def test_figures_fit_into_their_columns(value: float) -> None:
     assert len(rate(value)) <= 6
     assert len(duration(value)) <= 7
     assert len(size(value)) <= 9
-
-
-@given(st.text(max_size=40), st.integers(1, 30), st.sampled_from(["", " (paused)"]), st.booleans())
-def test_a_text_has_exactly_its_width_and_no_control_characters(
-    text: str, width: int, suffix: str, to_right: bool
-) -> None:
-    found = fitted(text, width, suffix, to_right=to_right)
-    assert cell_len(found) == width
-    assert found.isprintable()
-
-
-def test_a_text_that_is_too_long_loses_its_end_but_not_its_suffix() -> None:
-    assert fitted("a-service-with-a-long-name", 16, " (paused)") == "a-serv… (paused)"
-    assert fitted("数据服务", 6) == "数据… "
-    assert fitted("\x1b[2Jgone", 12) == "\\x1b[2Jgone "
-    assert fitted("12", 5, to_right=True) == "   12"

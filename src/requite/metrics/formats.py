@@ -1,14 +1,11 @@
-"""Rates, durations and sizes as short texts, and names of peers that cannot damage a display."""
+"""Counts, rates, durations and sizes as short texts, for the page of a broker and `requite top`."""
 
 from __future__ import annotations
 
 from math import isnan
 from typing import Final
 
-from rich.cells import cell_len, set_cell_size
-
 from requite.core.durations import BOUNDS_S
-from requite.shell.warnings import printable
 
 NONE: Final = "–"
 _KIB: Final = 1024.0
@@ -16,6 +13,11 @@ _SIZES: Final = ("KiB", "MiB", "GiB", "TiB")
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86_400
+
+
+def count(n: int) -> str:
+    """Return a number: `0`, `1,234`."""
+    return f"{n:,}"
 
 
 def rate(per_s: float) -> str:
@@ -56,28 +58,15 @@ def percentile(s: float) -> str:
     return f"≥{duration(s)}" if s >= BOUNDS_S[-1] else duration(s)
 
 
-def size(count: float) -> str:
+def size(n: float) -> str:
     """Return bytes in at most 8 characters: `512 B`, `1.5 KiB`; `–`: not known."""
-    if isnan(count):
+    if isnan(n):
         return NONE
-    if count < _KIB - 0.5:
-        return f"{count:.0f} B" if count else "0"
-    value = count
+    if n < _KIB - 0.5:
+        return f"{n:.0f} B" if n else "0"
+    value = n
     for unit in _SIZES:
         value /= _KIB
         if value < _KIB - 0.5 or unit == _SIZES[-1]:
             return f"{value:.1f} {unit}" if value < 99.95 else f"{value:,.0f} {unit}"
-    raise AssertionError(count)
-
-
-def fitted(text: str, width: int, suffix: str = "", *, to_right: bool = False) -> str:
-    """Return a text of a peer in exactly `width` terminal cells, control characters escaped; one
-    that is too long loses its end, but not the `suffix`."""
-    text = printable(text)
-    left = max(1, width - cell_len(suffix))
-    if cell_len(text) > left:
-        text = set_cell_size(text, left - 1).rstrip() + "…"
-    text += suffix
-    if to_right:
-        text = " " * (width - cell_len(text)) + text
-    return set_cell_size(text, width)
+    raise AssertionError(n)
