@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from requite.pool.effects import Answer, BindQueue, DeclareQueue, Forward
 from requite.pool.inputs import (
     DeadLetterArrived,
     Disconnected,
+    DrainPool,
+    GroupDone,
     GroupFailed,
     GroupsListed,
     OrphanArrived,
@@ -20,9 +23,10 @@ from requite.pool.inputs import (
     ReleaseGroup,
     RequireGroup,
     RunningGroup,
+    ScaleGroup,
 )
 from requite.pool.manager.messages import Delivery, call_id_of
-from requite.pool.recorder import PoolRecorder
+from requite.pool.recorder import HISTORY_MAX, GroupStep, PoolRecorder
 from requite.protocols.amqp.properties import Properties
 from requite.request import Status
 
@@ -36,6 +40,7 @@ class RecordedBench(PoolBench):
         super().__init__(*args)
         self.chronicle = Chronicle()
         self.recorder = PoolRecorder(self.chronicle)
+        self.told = 0  # events of the history that were read
 
     def feed(self, event: Any) -> list[Any]:
         effects = super().feed(event)
@@ -45,6 +50,12 @@ class RecordedBench(PoolBench):
     def new_rows(self) -> list[EventRow]:
         """Return the event rows written since the last call."""
         return self.chronicle.take()[2]
+
+    def new_history(self) -> list[tuple[GroupStep, str]]:
+        """Return what happened to groups since the last call."""
+        history = [(each.step, each.reason) for each in self.recorder.history]
+        new, self.told = history[self.told :], len(history)
+        return new
 
     def list_groups(self, **groups: RunningGroup) -> None:
         """Answer the engine's last `ListGroups`."""
@@ -141,3 +152,102 @@ def test_messages_dropped_with_a_lost_connection_are_not_recorded(bench):
 )
 def test_the_call_id_is_read_from_a_valid_message_id(text, call_id):
     assert call_id_of(Delivery(1, "key", b"", Properties(message_id=text), b"")) == call_id
+
+
+# --- the history of groups ------------------------------------------------------------------------
+def test_the_history_says_why_a_group_was_started(bench):
+    bench.feed(OrphanArrived("tag", "BR"))
+    bench.list_groups()
+    assert bench.new_history() == [(GroupStep.STARTING, "a request for it arrived")]
+    bench.feed(GroupDone("BR"))
+    bench.list_groups(BR=RunningGroup("1", 1))
+    assert bench.new_history() == [(GroupStep.RUNNING, "1 worker")]
+    bench.feed(ScaleGroup("BR", 3))
+    bench.list_groups(BR=RunningGroup("1", 1))
+    assert bench.new_history() == [(GroupStep.STARTING, "it has 1 worker, and should have 3")]
+
+
+def test_the_history_says_that_workers_have_exited_and_are_started_again(bench):
+    bench.feed(RequireGroup("BR"))
+    bench.list_groups()
+    bench.feed(GroupDone("BR"))
+    bench.list_groups(BR=RunningGroup("1", 1))
+    bench.new_history()
+    bench.list_groups()
+    bench.pass_time(60.0)
+    bench.list_groups()
+    lost, again = bench.new_history()[:2]
+    assert lost == (GroupStep.LOST, "its workers have exited without an order")
+    assert again[0] == GroupStep.STARTING
+    assert re.fullmatch(r"its workers have exited; it was started \d+\.\d s before", again[1])
+
+
+def test_the_history_says_that_workers_exit_at_once(bench):
+    bench.feed(RequireGroup("BR"))
+    for _ in range(3):
+        bench.list_groups()
+        bench.feed(GroupDone("BR"))
+        bench.list_groups()
+        bench.pass_time(60.0)
+    seen = bench.new_history()
+    assert seen[0] == (GroupStep.STARTING, "an operator required it")
+    pauses = [
+        float(why.rpartition(" started ")[2].removesuffix(" s before")) for _, why in seen[1:]
+    ]
+    assert all(why.startswith("its workers have exited; ") for _, why in seen[1:])
+    assert len(pauses) >= 2
+    assert pauses == sorted(pauses)
+
+
+def test_the_history_says_why_a_group_was_stopped():
+    bench = RecordedBench(configured(pool={"version": "2"}))
+    bench.connect()
+    bench.feed(RequireGroup("BR"))
+    bench.list_groups(BR=RunningGroup("1", 1))
+    bench.feed(GroupDone("BR"))
+    bench.list_groups()
+    assert bench.new_history() == [
+        (GroupStep.RUNNING, "1 worker"),
+        (GroupStep.STOPPING, "it is replaced: it runs version 1"),
+        (GroupStep.STOPPED, "it is replaced: it runs version 1"),
+        (GroupStep.STARTING, "it is replaced"),
+    ]
+    bench.feed(GroupDone("BR"))
+    bench.list_groups(BR=RunningGroup("2", 1))
+    bench.new_history()
+    bench.feed(DrainPool())
+    bench.list_groups(BR=RunningGroup("2", 1))
+    [stopping] = bench.new_history()
+    assert stopping == (GroupStep.STOPPING, "the manager exits, and no other one takes over")
+
+
+def test_the_history_says_that_an_order_failed(bench):
+    bench.feed(RequireGroup("BR"))
+    bench.list_groups()
+    bench.feed(GroupFailed("BR", "no such program"))
+    bench.list_groups()
+    bench.pass_time(60.0)
+    bench.list_groups()
+    _, failed, again = bench.new_history()[:3]
+    assert failed == (GroupStep.FAILED, "no such program")
+    assert again[1].startswith("the last order to the driver failed; it was started ")
+
+
+def test_the_history_is_bounded_and_needs_no_journal(bench):
+    bench.recorder = PoolRecorder(None)
+    for number in range(HISTORY_MAX + 50):
+        bench.feed(GroupFailed("BR", f"no such program {number}"))
+    first, *_, last = bench.recorder.history
+    assert (len(bench.recorder.history), first.key) == (HISTORY_MAX, "BR")
+    assert (first.reason, last.reason) == ("no such program 50", "no such program 149")
+    assert {each.step for each in bench.recorder.history} == {GroupStep.FAILED}
+    assert bench.new_rows() == []
+
+
+def test_a_released_group_is_stopped_because_an_operator_released_it(bench):
+    bench.feed(RequireGroup("BR"))
+    bench.list_groups(BR=RunningGroup("1", 1))
+    bench.new_rows()
+    bench.feed(ReleaseGroup("BR"))
+    [released] = bench.new_rows()
+    assert (released.kind, released.reason) == (Kind.RELEASED, "an operator released it")

@@ -7,6 +7,8 @@ GET /poison    requests that reached the delivery limit
 POST /scale {key, workers}   /require {key}   /release {key}   /version {version}
 POST /drain {key}, {worker} or {all: true}
 POST /poison/retry {ids} or {all: true}
+
+GET / and the other addresses of the page of the manager, if there is one (`requite.page.pool`)
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -34,7 +36,10 @@ from requite.pool.manager.metrics import PoolMetrics
 from requite.pool.manager.status import status_of
 from requite.shell import clock
 from requite.transport.tls import TlsSettings
-from requite.web.server import HttpServer
+from requite.web.server import CONNECTIONS_MAX, HttpServer
+
+if TYPE_CHECKING:
+    from requite.metrics.monitor import WebPage
 
 CHECKED_S: Final = 1.0
 """For how long the result of a check answers further requests of `/health`."""
@@ -44,10 +49,12 @@ TEXT_SIZE_MAX: Final = 255
 
 
 class Endpoints:
-    """The HTTP server of a manager. Raises `ConfigurationError` for settings that cannot work."""
+    """The HTTP server of a manager, with its `page`. Raises `ConfigurationError` for settings that
+    cannot work."""
 
-    def __init__(self, manager: Managed) -> None:
+    def __init__(self, manager: Managed, page: WebPage | None = None) -> None:
         self._manager: Final = manager
+        self._page: Final = page
         self._metrics: Final = PoolMetrics(manager)
         self._checking: asyncio.Task[dict[str, str]] | None = None  # the latest check
         self._checked_at = -inf
@@ -64,16 +71,21 @@ class Endpoints:
                 _post("/release", self._release),
                 _post("/drain", self._drain),
                 _post("/version", self._version),
+                *(() if page is None else page.routes),
             ],
             exception_handlers={
-                HTTPException: _http_error,
+                HTTPException: self._http_error,
                 ClientDisconnect: _disconnected,
                 **dict.fromkeys((_BadRequest, ConfigurationError), _bad_request),
                 **dict.fromkeys((_Unavailable, *FAILURES), _unavailable),
             },
         )
         app.router.redirect_slashes = False
-        self._server: Final = HttpServer(Guard(app, manager.config.http), logger="requite.pool")
+        self._server: Final = HttpServer(
+            Guard(app, manager.config.http),
+            logger="requite.pool",
+            connections_max=CONNECTIONS_MAX + (0 if page is None else page.connections_max),
+        )
 
     @property
     def url(self) -> str:
@@ -89,9 +101,13 @@ class Endpoints:
         else:
             await self._server.listen(http.host, http.port, "http.port", _tls_of(http))
         self._metrics.start()
+        if self._page is not None:
+            await self._page.start()
 
     async def close(self) -> None:
         """Stop listening, and finish requests in progress."""
+        if self._page is not None:
+            await self._page.close()
         await self._server.close()
         await self._metrics.close()
         if self._checking is not None:  # no request waits for it any more
@@ -130,6 +146,14 @@ class Endpoints:
     async def _poison(self, _request: Request) -> Response:
         found, more = await self._manager.poison().peek()
         return _json({"poison": [each._asdict() for each in found], "more": more})
+
+    async def _http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        is_browser = "text/html" in request.headers.get("accept", "")
+        if self._page is not None and is_browser and error.status_code == 404:
+            return self._page.not_found()
+        text = f"{error.status_code}: {error.detail}"
+        return PlainTextResponse(text, error.status_code, headers=error.headers)
 
     # --- commands ---------------------------------------------------------------------------------
     async def _retry(self, request: Request) -> Response:
@@ -240,12 +264,6 @@ async def _bad_request(_request: Request, error: Exception) -> Response:
 
 async def _unavailable(_request: Request, error: Exception) -> Response:
     return _json({"error": str(error) or repr(error)}, status=503)
-
-
-async def _http_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    text = f"{error.status_code}: {error.detail}"
-    return PlainTextResponse(text, error.status_code, headers=error.headers)
 
 
 async def _disconnected(_request: Request, _error: Exception) -> Response:

@@ -28,14 +28,16 @@ from requite.pool.manager.choice import carrier_of, parts_of
 from requite.pool.manager.driver_runner import DriverRunner
 from requite.pool.manager.environment import environment_of
 from requite.pool.manager.poison import PoisonQueue
-from requite.pool.recorder import PoolRecorder
+from requite.pool.recorder import GroupEvent, PoolRecorder
 from requite.shell import clock
 from requite.shell.daemon import Daemon
 from requite.shell.journaling import JournalOption, chronicle_of, journal_in, new_name
 from requite.shell.warnings import Warnings
 
 if TYPE_CHECKING:
+    from requite.metrics.monitor import WebPage
     from requite.pool.manager.endpoints import Endpoints
+    from requite.pool.manager.managed import Managed
 
 _log = logging.getLogger("requite.pool")
 
@@ -45,7 +47,8 @@ class PoolManager(Daemon):
 
     `driver` replaces the one that the configuration names. `on_state` is called whenever this
     manager connects, stands by, or becomes active. `journal`: the folder of a journal of groups and
-    of requests that pass the manager (`requite.journal`), or its settings.
+    of requests that pass the manager (`requite.journal`), or its settings. `page` makes the web
+    page at `/` of the HTTP endpoints; None: there is none.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class PoolManager(Daemon):
         driver: Driver | None = None,
         on_state: Callable[[State], object] | None = None,
         journal: JournalOption | None = None,
+        page: Callable[[Managed], WebPage] | None = None,
     ) -> None:
         self.config: Final = _with_version(config)
         if driver is None:
@@ -66,10 +70,9 @@ class PoolManager(Daemon):
         driver = self._carrier.guarded(driver)
         tell = self._carrier.tell_to_drain
         self._runner: Final = DriverRunner(driver, config.driver.timeout_s, self.feed, tell)
-        self._endpoints: Final = _endpoints_of(self)
+        self._endpoints: Final = _endpoints_of(self, page)
         self._journal: Final = journal_in(journal, WriterRole.MANAGER, new_name())
-        chronicle = chronicle_of(self._journal)
-        self._recorder: Final = None if chronicle is None else PoolRecorder(chronicle)
+        self._recorder: Final = PoolRecorder(chronicle_of(self._journal))
         self._stopped: Final = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._armed_at: float | None = None
@@ -127,8 +130,7 @@ class PoolManager(Daemon):
             return
         at = clock.now()
         effects = self._engine.handle((event,), at)
-        if self._recorder is not None:
-            self._recorder.record(event, effects, self._engine.tracker, at)
+        self._recorder.record(event, effects, self._engine.tracker, at)
         for effect in effects:
             self._perform(effect)
         self._arm()
@@ -181,6 +183,11 @@ class PoolManager(Daemon):
         """Faults of the request queues at the last listing, by key."""
         return self._carrier.flaws
 
+    @property
+    def history(self) -> Sequence[GroupEvent]:
+        """What started and stopped groups lately, the oldest first."""
+        return self._recorder.history
+
     async def drain_workers(self, key: str | None = None, worker_id: str | None = None) -> bool:
         """Ask workers over RabbitMQ to drain: those of a group, one of them, or all of the pool.
         Returns whether any worker received it. Raises `FAILURES`, and `ConnectionError`."""
@@ -206,13 +213,15 @@ class PoolManager(Daemon):
         return self._carrier.poison()
 
 
-def _endpoints_of(manager: PoolManager) -> Endpoints | None:
+def _endpoints_of(
+    manager: PoolManager, page: Callable[[Managed], WebPage] | None
+) -> Endpoints | None:
     """Return the HTTP endpoints, whose server is imported only if they are enabled."""
     if not manager.config.http.enabled:
         return None
     from requite.pool.manager.endpoints import Endpoints
 
-    return Endpoints(manager)
+    return Endpoints(manager, None if page is None else page(manager))
 
 
 def _with_version(config: PoolConfig) -> PoolConfig:
