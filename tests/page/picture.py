@@ -40,7 +40,8 @@ async def _call(client: AsyncClient, name: str, rng: random.Random) -> None:
         await asyncio.sleep(swell * _PAUSES_S[name] * rng.expovariate(1.0))
 
 
-async def _picture(page: Page, name: str, url: str, width: int, *, dark: bool = False) -> None:
+async def take(page: Page, name: str, url: str, width: int, *, dark: bool = False) -> None:
+    """Take a picture of all of a page, once it is live."""
     await page.open(url, width, dark=dark)
     await page.until("document.readyState == 'complete' && document.querySelector('h1')")
     live = "document.querySelector('#live')"
@@ -80,13 +81,13 @@ async def main(calls_s: float) -> None:
                 await asyncio.sleep(calls_s)
                 with serving(broker, "slow", journal=journal) as worker:
                     await asyncio.sleep(3.0)
-                    await _picture(page, "page-home.png", broker.page, 1100)
-                    await _picture(page, "page-phone.png", broker.page, 390, dark=True)
-                    await _picture(page, "page-service.png", f"{broker.page}/services/slow", 1100)
+                    await take(page, "page-home.png", broker.page, 1100)
+                    await take(page, "page-phone.png", broker.page, 390, dark=True)
+                    await take(page, "page-service.png", f"{broker.page}/services/slow", 1100)
                     worker.send(signal.SIGKILL)
                 await asyncio.sleep(3.0)
                 retried = _retried(journal)
-                await _picture(page, "page-request.png", f"{broker.page}/requests/{retried}", 900)
+                await take(page, "page-request.png", f"{broker.page}/requests/{retried}", 900)
                 for each in calls:
                     each.cancel()
 

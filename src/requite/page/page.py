@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from starlette.requests import Request
@@ -22,11 +21,12 @@ from starlette.routing import Route
 
 from requite.errors import StorageError
 from requite.framing.web_hosts import canonical, is_loopback
+from requite.page.assets import file_routes
 from requite.page.curves import Curves
 from requite.page.history import EVERY_S, History
 from requite.page.home import Home, view_of
 from requite.page.readings import BrokerToShow, Readings, Sight
-from requite.page.rendering import HEADERS, TEXT_SIZE, answer, compile_templates, text
+from requite.page.rendering import TEXT_SIZE, answer, compile_templates, text
 from requite.page.requests import Requests
 from requite.page.services import GONE, Services, ServiceView
 from requite.page.streams import Streams, head, streams_max
@@ -43,7 +43,6 @@ NAMED_MAX: Final = 200
 """Services that the page shows by their names: a table of so many is rendered in some 10 ms."""
 
 _RIGHT: Final = "stats"
-_KINDS: Final = {"page.css": "text/css", "page.js": "text/javascript"}
 _Handler: TypeAlias = Callable[[Request, Principal], Awaitable[Response]]
 _log: Final = logging.getLogger("requite.page")
 
@@ -74,7 +73,7 @@ class Page:
         self._views: Final = Views(Home(curves), Services(broker, curves))
         self._searcher: Final = searcher
         self._requests: Final = Requests(searcher)
-        self._streams: Final = Streams(self._readings, self._parts_now)
+        self._streams: Final[Streams[Sight, View]] = Streams(self._readings, self._parts_now)
         self._is_started = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -94,7 +93,7 @@ class Page:
             self._get("/services/{name:path}", self._show_service),
             self._get("/requests", lambda request, _: requests.search(request)),
             self._get("/requests/{id:path}", lambda request, _: requests.story(request)),
-            *(_file(name, kind) for name, kind in _KINDS.items()),
+            *file_routes(),
         ]
 
     def is_shown_at(self, host: str) -> bool:
@@ -210,16 +209,6 @@ class Page:
         return self._streams.answer(
             view, first, lambda: not principal.is_revoked and principal.may("admin", _RIGHT)
         )
-
-
-def _file(name: str, kind: str) -> Route:
-    content = (files("requite.page") / "files" / name).read_text(encoding="utf-8")
-    headers = {**HEADERS, "Cache-Control": "no-cache"}
-
-    async def file(_request: Request) -> Response:
-        return Response(content, headers=headers, media_type=kind)
-
-    return Route(f"/{name}", file, methods=["GET"])
 
 
 def _trouble(

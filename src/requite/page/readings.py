@@ -1,4 +1,4 @@
-"""The broker at one moment, for all who look at its page.
+"""What a page shows, at one moment, for all who look; of the page of a broker, the broker.
 
 One reading answers all who ask meanwhile, and those of a time after it that grows with what the
 reading took, up to 5 s: however many look, readings take about a hundredth of the time of the event
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from datetime import UTC, datetime
 from math import inf
 from types import coroutine
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from requite.metrics.figures import BrokerFigures, figures_of
 from requite.metrics.selection import Selection
@@ -82,27 +82,24 @@ def _timed(work: Coroutine[Any, Any, _T], turns: list[float]) -> Generator[Any, 
         work.close()
 
 
-class Readings:
-    """Reads `broker`. `named_max`: how many services are shown by their names."""
+class SharedReadings(Generic[_T]):
+    """Readings that `read` makes, each for all who ask."""
 
-    def __init__(self, broker: BrokerToShow, named_max: int) -> None:
-        self._broker: Final = broker
-        self._named_max: Final = named_max
-        self._selection: Final = Selection(named_max)
-        self._recent: deque[Reading] = deque()  # the oldest first
-        self._taking: asyncio.Task[Sight] | None = None  # the latest one
+    def __init__(self, read: Callable[[], Coroutine[Any, Any, _T]]) -> None:
+        self._make: Final = read
+        self._taking: asyncio.Task[_T] | None = None  # the latest one
         self._fresh_until = -inf
         self.took_s = 0.0
         """What the latest reading took of the loop's time, without the turns of others."""
 
-    async def latest(self) -> Sight:
+    async def latest(self) -> _T:
         """Return the latest reading, or a new one if that is too old."""
         taking = self._taking
         if taking is None or (taking.done() and clock.now() >= self._fresh_until):
             return await self.next()
         return await asyncio.shield(taking)
 
-    async def next(self) -> Sight:
+    async def next(self) -> _T:
         """Return a new reading, or the one in progress."""
         taking = self._taking
         if taking is None or taking.done():
@@ -115,14 +112,25 @@ class Readings:
             self._taking.cancel()
             await asyncio.wait((self._taking,))
 
-    async def _take(self) -> Sight:
+    async def _take(self) -> _T:
         turns: list[float] = []
         try:
-            return await _timed(self._read(), turns)
+            return await _timed(self._make(), turns)
         finally:
             self.took_s = sum(turns)
             reused_s = min(max(FRESH_S, COST * self.took_s), _REUSED_S_MAX)
             self._fresh_until = clock.now() + reused_s
+
+
+class Readings(SharedReadings[Sight]):
+    """Readings of `broker`. `named_max`: how many services are shown by their names."""
+
+    def __init__(self, broker: BrokerToShow, named_max: int) -> None:
+        super().__init__(self._read)
+        self._broker: Final = broker
+        self._named_max: Final = named_max
+        self._selection: Final = Selection(named_max)
+        self._recent: deque[Reading] = deque()  # the oldest first
 
     async def _read(self) -> Sight:
         broker = self._broker

@@ -2,8 +2,8 @@
 
     data: {"state": "<dl>…", "services": "<table>…"}
 
-Each event has the HTML of the parts of the page that have changed, by their ids. One reading of the
-broker per second is for all streams, and each view is rendered once for all who have it open. A
+Each event has the HTML of the parts of the page that have changed, by their ids. One reading per
+second is for all streams, and each view is rendered once for all who have it open. A
 stream holds the newest parts only, and drops older ones: a client that reads slowly misses some. Of
 one that reads nothing, the connection is closed (`requite.web.connection.STALLED_S`).
 
@@ -17,12 +17,12 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from resource import RLIM_INFINITY
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from starlette.responses import Response, StreamingResponse
 
-from requite.page.readings import COST, Readings, Sight
-from requite.page.views import Parts, View
+from requite.page.readings import COST, SharedReadings
+from requite.page.views import Parts
 from requite.shell import clock
 from requite.transport import descriptors
 
@@ -41,9 +41,8 @@ _HEADERS: Final = {
 }
 _log: Final = logging.getLogger("requite.page")
 
-
-PartsOf: TypeAlias = Callable[[Sight, View], Parts]
-"""Returns the parts of a view."""
+_S = TypeVar("_S")
+_V = TypeVar("_V")
 
 
 def streams_max() -> int:
@@ -53,10 +52,10 @@ def streams_max() -> int:
     return STREAMS_MAX if allowed == RLIM_INFINITY else min(STREAMS_MAX, allowed // 2)
 
 
-class Stream:
+class Stream(Generic[_V]):
     """One open page."""
 
-    def __init__(self, view: View, is_allowed: Callable[[], bool]) -> None:
+    def __init__(self, view: _V, is_allowed: Callable[[], bool]) -> None:
         self.view: Final = view
         self._is_allowed: Final = is_allowed
         self._newest: Parts | None = {}
@@ -90,10 +89,10 @@ def head() -> Response:
     return Response(headers=_HEADERS, media_type="text/event-stream")
 
 
-class _Answer(StreamingResponse):
+class _Answer(StreamingResponse, Generic[_S, _V]):
     """The answer that sends the events of a stream, until the client is gone."""
 
-    def __init__(self, streams: Streams, stream: Stream) -> None:
+    def __init__(self, streams: Streams[_S, _V], stream: Stream[_V]) -> None:
         super().__init__(stream.events(), headers=_HEADERS, media_type="text/event-stream")
         self._streams: Final = streams
         self._stream: Final = stream
@@ -107,13 +106,13 @@ class _Answer(StreamingResponse):
             self._streams.remove(self._stream)
 
 
-class Streams:
-    """The open streams, each with the parts that `parts_of` makes."""
+class Streams(Generic[_S, _V]):
+    """The open streams, each with the parts that `parts_of` makes of a reading and its view."""
 
-    def __init__(self, readings: Readings, parts_of: PartsOf) -> None:
+    def __init__(self, readings: SharedReadings[_S], parts_of: Callable[[_S, _V], Parts]) -> None:
         self._readings: Final = readings
         self._parts_of: Final = parts_of
-        self._open: dict[Stream, None] = {}
+        self._open: dict[Stream[_V], None] = {}
         self._someone = asyncio.Event()
         self._is_closed = False
 
@@ -122,18 +121,18 @@ class Streams:
         """Whether there are as many as there may be."""
         return len(self._open) >= streams_max()
 
-    def answer(self, view: View, first: Parts, is_allowed: Callable[[], bool]) -> Response:
+    def answer(self, view: _V, first: Parts, is_allowed: Callable[[], bool]) -> Response:
         """Return the answer to a visitor who has a page open, while `is_allowed`."""
         stream = Stream(view, is_allowed)
         stream.offer(None if self._is_closed else first)
         return _Answer(self, stream)
 
-    def add(self, stream: Stream) -> None:
+    def add(self, stream: Stream[_V]) -> None:
         """Keep a stream current."""
         self._open[stream] = None
         self._someone.set()
 
-    def remove(self, stream: Stream) -> None:
+    def remove(self, stream: Stream[_V]) -> None:
         """Forget a stream that has ended."""
         del self._open[stream]
         if not self._open:
@@ -154,7 +153,7 @@ class Streams:
     async def _publish(self) -> float:
         """Offer every stream its parts; return the time from this to the next ones."""
         sight = await self._readings.latest()
-        by_view: dict[View, list[Stream]] = {}
+        by_view: dict[_V, list[Stream[_V]]] = {}
         for each in self._open:
             by_view.setdefault(each.view, []).append(each)
         busy_s = self._readings.took_s

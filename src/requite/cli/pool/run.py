@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,10 @@ from requite.cli.retention import JournalRetain, JournalShip, journal_option
 from requite.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from requite.metrics.monitor import WebPage
     from requite.pool.config import PoolConfig
     from requite.pool.manager.carrier import State
+    from requite.pool.manager.managed import Managed
 
 
 def run(
@@ -53,8 +56,9 @@ def run(
     key, and stopped after a while without requests. RabbitMQ routes requests to
     workers; the manager receives only requests whose key has no group.
 
-    It prints the URL for `requite pool status`, and whether it is active or on
-    standby because another manager is active.
+    It prints the URL for `requite pool status`, where a browser shows the pool
+    with the extra web, and whether it is active or on standby because another
+    manager is active.
 
     SIGTERM or Ctrl-C drains: the manager finishes deliveries in progress, stops
     the groups (pool.stop_groups_on_exit), and exits with code 0. A second signal
@@ -84,6 +88,7 @@ def run(
         settings,
         on_state=lambda state: _tell(name, where, state),
         journal=journal_option(journal, journal_retain, journal_ship),
+        page=None if find_spec("jinja2") is None else _page,
     )
     return run_until_stopped(manager, lambda: say(f"pool {name} at {manager.url}"))
 
@@ -103,6 +108,12 @@ def read(file: Path, overrides: tuple[str, ...]) -> PoolConfig:
             raise ConfigurationError(f"--set: {override!r} is not SECTION.NAME=VALUE")
         flags[setting] = value
     return read_config(text, os.environ, flags, str(file))
+
+
+def _page(manager: Managed) -> WebPage:
+    from requite.page.pool import PoolPage
+
+    return PoolPage(manager)
 
 
 _SAID = {

@@ -144,5 +144,5 @@ document.addEventListener("keydown", (event) => {
   const isTyping = event.target instanceof HTMLInputElement;
   if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
-  document.querySelector("#find").focus();
+  document.querySelector("#find, #q")?.focus(); // a page without a search has a filter
 });
