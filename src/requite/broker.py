@@ -34,7 +34,13 @@ from requite.framing.zmtp_mechanism import Mechanism, PlainServer
 from requite.pair import Pair
 from requite.pair.standby_gate import StandbyGate, as_facts
 from requite.protocols.majordomo.broker import MajordomoBroker
-from requite.protocols.majordomo.census import Census, Post, Traffic, posts_of, traffic_of
+from requite.protocols.majordomo.census import (
+    Census,
+    Traffic,
+    WorkerView,
+    traffic_of,
+    worker_views_of,
+)
 from requite.protocols.majordomo.management import Snapshot
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.wire import KNOWS_USERS, TAKES_TRACES
@@ -205,10 +211,10 @@ class Broker(Daemon):
         found = self._engine.services.get(service.encode())
         return None if found is None else traffic_of(found)
 
-    def posts(self, service: str, workers_max: int, holds_max: int) -> list[Post]:
+    def worker_views(self, service: str, workers_max: int, holds_max: int) -> list[WorkerView]:
         """Return workers of a service, and requests that they hold; at most so many."""
         found = self._engine.services.get(service.encode())
-        return [] if found is None else posts_of(found, workers_max, holds_max)
+        return [] if found is None else worker_views_of(found, workers_max, holds_max)
 
     @property
     def guard(self) -> Guard | None:

@@ -22,7 +22,7 @@ from requite.page.curves import Curves
 from requite.page.history import EVERY_S, History, Sample
 from requite.page.home import COLUMNS, Home, HomeView, view_of
 from requite.page.page import Page
-from requite.page.readings import COST, FRESH_S, Readings, Sight
+from requite.page.readings import COST, FRESH_S, BrokerSnapshot, Readings
 from requite.page.rendering import age, duration, percentile, service_url, since, size, text
 from requite.page.services import Services, ServiceView
 from requite.page.streams import Streams
@@ -39,12 +39,12 @@ def traffic(name: str, number: int, accepted: int = 0, queued: int = 0) -> Traff
     return Traffic(name, number, tally, queued, 0, 0, inf, 1, 0, 0, 0, 0)
 
 
-def sight(at_s: float, *services: Traffic, before: float = 1.0) -> Sight:
-    """Return a sight of a broker whose services have counted nothing before it."""
+def snapshot(at_s: float, *services: Traffic, before: float = 1.0) -> BrokerSnapshot:
+    """Return a snapshot of a broker whose services have counted nothing before it."""
     now = Reading(at_s, services, len(services), 9, 1, 1, 0, 0, 0, 0, 1 << 30, {}, {}, False)
     figures = figures_of(now._replace(at=at_s - before, services=()), now)
     assert figures is not None
-    return Sight(BEGAN + timedelta(seconds=at_s), "", figures, None, 10)
+    return BrokerSnapshot(BEGAN + timedelta(seconds=at_s), "", figures, None, 10)
 
 
 # --- readings -------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_the_last_hour_is_kept() -> None:
         at_s = EVERY_S * number
         names = [traffic("a", 1, 20 * number)]
         names += [traffic("early", 2)] if number < 10 else []
-        history.add(sight(at_s, *names))
+        history.add(snapshot(at_s, *names))
         if number == 20:
             assert len(history.of_service("early")) == 9
     assert len(history.of_broker()) == len(history.of_service("a")) == 360
@@ -179,10 +179,10 @@ def test_the_last_hour_is_kept() -> None:
 
 def test_a_broker_that_began_anew_has_no_sample_of_the_change() -> None:
     history = History()
-    history.add(sight(10.0, traffic("a", 1, 100)))
-    history.add(sight(20.0, traffic("a", 1, 50)))
+    history.add(snapshot(10.0, traffic("a", 1, 100)))
+    history.add(snapshot(20.0, traffic("a", 1, 50)))
     assert not history.of_broker()
-    history.add(sight(30.0, traffic("a", 1, 60)))
+    history.add(snapshot(30.0, traffic("a", 1, 60)))
     assert [each.accepted for each in history.of_broker()] == [1.0]
 
 
@@ -204,7 +204,7 @@ def test_curves_are_drawn_once_for_each_sample(monkeypatch: pytest.MonkeyPatch) 
     drawn: list[str] = []
     monkeypatch.setattr("requite.page.curves.render", lambda name, _: drawn.append(name) or name)
     for number in range(3):
-        history.add(sight(EVERY_S * number, traffic("a", 1, 20 * number)))
+        history.add(snapshot(EVERY_S * number, traffic("a", 1, 20 * number)))
         for _ in range(3):
             assert curves.of_broker() == curves.of_service("a") == "_charts.html"
     assert len(drawn) == 6
@@ -261,7 +261,7 @@ def test_services_are_chosen_and_sorted() -> None:
         traffic("ab", 3, 1),
         traffic(OTHER, 0, 9),
     )
-    seen = sight(10.0, *services)
+    seen = snapshot(10.0, *services)
     home = Home(Curves(History()))
 
     def names(query: dict[str, str]) -> list[str]:
@@ -287,7 +287,7 @@ def test_views_survive_their_addresses(column: object) -> None:
 
 def test_a_service_that_was_removed_has_no_page() -> None:
     services = Services(Broker("tcp://127.0.0.1:0"), Curves(History()))
-    assert services.parts(sight(1.0), ServiceView("gone")) is None
+    assert services.parts(snapshot(1.0), ServiceView("gone")) is None
 
 
 def test_a_view_is_rendered_once_for_each_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,14 +299,14 @@ def test_a_view_is_rendered_once_for_each_reading(monkeypatch: pytest.MonkeyPatc
         return ""
 
     monkeypatch.setattr("requite.page.home.render", count)
-    seen = sight(1.0, traffic("a", 1))
+    seen = snapshot(1.0, traffic("a", 1))
     first = views.parts(seen, HomeView())
     assert all(views.parts(seen, HomeView()) is first for _ in range(10))
     assert rendered == ["_state.html", "_row.html", "_services.html"]
     for number in range(2 * VIEWS_MAX):
         views.parts(seen, HomeView(f"{number}"))
     assert len(views._rendered) == VIEWS_MAX
-    assert views.parts(sight(2.0, traffic("a", 1)), HomeView()) is not first
+    assert views.parts(snapshot(2.0, traffic("a", 1)), HomeView()) is not first
     assert len(views._rendered) == 1
     assert views.parts(seen, ServiceView("none")) is None
 

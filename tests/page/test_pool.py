@@ -21,7 +21,7 @@ from tests.support.browser import CHROMIUM, Page
 from tests.support.live import Process
 from tests.support.live import eventually as sync_eventually
 
-from requite.page.groups import FLAWS_MAX, GROUPS_MAX, Groups, GroupsView, PoolSight, view_of
+from requite.page.groups import FLAWS_MAX, GROUPS_MAX, Groups, GroupsView, PoolSnapshot, view_of
 from requite.page.pool import PoolPage
 from requite.pool.drivers.noop import NoopDriver
 from requite.pool.manager import PoolManager
@@ -248,15 +248,15 @@ def test_of_many_groups_those_with_trouble_and_most_messages_are_shown() -> None
     groups = [group(f"k{number}", messages=number) for number in range(1000)]
     groups[7] |= {"failure": "no such program"}
     groups[5] |= {"flaws": ["a flaw"], "orphans": 9}
-    sight = PoolSight(status(*groups), ())
-    parts = Groups().parts(sight, GroupsView())
+    snapshot = PoolSnapshot(status(*groups), ())
+    parts = Groups().parts(snapshot, GroupsView())
     keys = keys_of(parts["groups"])
     assert len(keys) == GROUPS_MAX
     assert keys[:4] == ["k5", "k7", "k999", "k998"]
     assert "1,000 groups" in parts["groups"]
     assert "800 more groups not shown" in parts["groups"]
     assert '<dt>With trouble</dt><dd><span class="bad">2</span>' in parts["state"]
-    assert keys_of(Groups().parts(sight, view_of({"q": "K99"}))["groups"]) == [
+    assert keys_of(Groups().parts(snapshot, view_of({"q": "K99"}))["groups"]) == [
         "k999",
         "k998",
         "k997",
@@ -278,7 +278,7 @@ def test_bad_texts_are_no_code_and_do_not_grow() -> None:
     seen = status(bad, group(""), dead_letters=dead, broker=long, version=long, state="odd")
     event = GroupEvent(1.0, EVIL, GroupStep.FAILED, long)
     now = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
-    parts = Groups().parts(PoolSight(seen, [(now, event)]), GroupsView())
+    parts = Groups().parts(PoolSnapshot(seen, [(now, event)]), GroupsView())
     for text in parts.values():
         assert "<img" not in text
         assert "<script" not in text

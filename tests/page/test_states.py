@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from tests.cli.command import requite, running
 from tests.page.rig import call, get, requests_in, serving, shown
-from tests.page.test_figures import sight, traffic
+from tests.page.test_figures import snapshot, traffic
 from tests.support.live import eventually
 
 from requite.page.curves import Curves
 from requite.page.history import History
 from requite.page.home import Home, HomeView
-from requite.page.readings import Sight
+from requite.page.readings import BrokerSnapshot
 
 pytestmark = pytest.mark.e2e
 
@@ -103,13 +103,13 @@ def test_a_broker_that_is_drained_says_so() -> None:
         eventually(lambda: "the broker is being drained" in get(broker, "/").text, "it drains")
 
 
-def state_of(seen: Sight) -> str:
+def state_of(seen: BrokerSnapshot) -> str:
     return Home(Curves(History())).parts(seen, HomeView())["state"]
 
 
-def with_now(**changes: object) -> Sight:
-    """Return a sight of a broker that differs in some respects."""
-    seen = sight(10.0, traffic("a", 1))
+def with_now(**changes: object) -> BrokerSnapshot:
+    """Return a snapshot of a broker that differs in some respects."""
+    seen = snapshot(10.0, traffic("a", 1))
     figures = seen.figures
     return seen._replace(figures=figures._replace(now=figures.now._replace(**changes)))  # type: ignore[arg-type]
 
@@ -135,7 +135,7 @@ def test_a_pair_is_shown() -> None:
 
 def test_denials_and_refusals_are_shown() -> None:
     assert "12<small> since the start" in state_of(with_now(denied={"call": 10, "serve": 2}))
-    seen = sight(10.0)
+    seen = snapshot(10.0)
     figures = seen.figures._replace(denied={"call": 2.5}, refused={"overloaded": 40.0})
     state = state_of(seen._replace(figures=figures))
     assert "2.5</span><small> /s call" in state
@@ -143,7 +143,7 @@ def test_denials_and_refusals_are_shown() -> None:
 
 
 def test_services_of_every_state_are_shown() -> None:
-    seen = sight(
+    seen = snapshot(
         10.0,
         traffic("paused", 1)._replace(paused=1, draining=2, blocked=3),
         traffic("unserved", 2)._replace(idle=0, unserved=4, queued=4, oldest_at=7.5),

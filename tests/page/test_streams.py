@@ -137,7 +137,7 @@ class Readings:
 async def streaming() -> AsyncIterator[tuple[HttpServer, Streams]]:
     """Serve streams whose parts are large, and change all the time."""
 
-    def parts_of(_sight: object, _view: View) -> dict[str, str]:
+    def parts_of(_snapshot: object, _view: View) -> dict[str, str]:
         return {"state": os.urandom(SIZE // 2).hex()}
 
     streams = Streams(Readings(), parts_of)  # type: ignore[arg-type]

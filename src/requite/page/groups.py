@@ -52,7 +52,7 @@ def view_of(query: Mapping[str, str]) -> GroupsView:
     return GroupsView(query.get("q", "")[:TEXT_SIZE])
 
 
-class PoolSight(NamedTuple):
+class PoolSnapshot(NamedTuple):
     """A manager at one moment: the JSON of `/status`, and the events of its groups, the newest
     first, each with its time (UTC)."""
 
@@ -60,21 +60,21 @@ class PoolSight(NamedTuple):
     history: Sequence[tuple[datetime, GroupEvent]]
 
 
-def sight_of(manager: Managed) -> PoolSight:
+def snapshot_of(manager: Managed) -> PoolSnapshot:
     """Read a manager."""
     wall, now = datetime.now(UTC), clock.now()
     history = [
         (wall - timedelta(seconds=now - each.at), each) for each in reversed(manager.history)
     ]
-    return PoolSight(status_of(manager), history)
+    return PoolSnapshot(status_of(manager), history)
 
 
 class Groups:
     """Makes the parts of the page of a pool."""
 
-    def parts(self, sight: PoolSight, view: GroupsView) -> dict[str, str]:
+    def parts(self, snapshot: PoolSnapshot, view: GroupsView) -> dict[str, str]:
         """Return the HTML of each part that changes, by its id."""
-        status = sight.status
+        status = snapshot.status
         css_class, state = _STATES.get(status["state"], ("", status["state"]))
         groups = status["groups"]
         values = {
@@ -88,7 +88,7 @@ class Groups:
         return {
             "state": render("_pool.html", values),
             "groups": self._table(groups, view),
-            "history": self._history(sight, view),
+            "history": self._history(snapshot, view),
         }
 
     def _table(self, groups: Sequence[Mapping[str, Any]], view: GroupsView) -> str:
@@ -103,10 +103,10 @@ class Groups:
         }
         return render("_groups.html", values)
 
-    def _history(self, sight: PoolSight, view: GroupsView) -> str:
+    def _history(self, snapshot: PoolSnapshot, view: GroupsView) -> str:
         events = [
             (at, each, *_STEPS[each.step])
-            for at, each in sight.history
+            for at, each in snapshot.history
             if _is_wanted(each.key, view)
         ]
         return render("_history.html", {"events": events, "view": view, "most": HISTORY_MAX})

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from requite.metrics.figures import BrokerFigures, Figures, figures_of
-from requite.page.readings import Sight
+from requite.page.readings import BrokerSnapshot
 from requite.protocols.majordomo.reading import Reading
 
 EVERY_S: Final = 10.0
@@ -38,19 +38,19 @@ class History:
         self._of_services: dict[str, deque[Sample]] = {}
         self._before: Reading | None = None
 
-    def add(self, sight: Sight) -> None:
+    def add(self, snapshot: BrokerSnapshot) -> None:
         """Add a sample of what happened since the last one."""
-        now = sight.figures.now
+        now = snapshot.figures.now
         before, self._before = self._before, now
         figures = None if before is None else figures_of(before, now)
         if figures is None:
             return
-        self._of_broker.append(_of_all(sight.at, figures))
+        self._of_broker.append(_of_all(snapshot.at, figures))
         for each in figures.services:
             samples = self._of_services.setdefault(each.seen.name, deque(maxlen=_KEPT))
             queued, oldest_s = each.seen.queued, each.oldest_s
-            samples.append(_sample(sight.at, each.happened, queued, oldest_s))
-        self._forget(sight.at)
+            samples.append(_sample(snapshot.at, each.happened, queued, oldest_s))
+        self._forget(snapshot.at)
 
     def _forget(self, now: datetime) -> None:
         for samples in self._of_services.values():

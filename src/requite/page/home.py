@@ -12,7 +12,7 @@ from markupsafe import Markup
 from requite.metrics.figures import ServiceFigures
 from requite.metrics.selection import OTHER
 from requite.page.curves import Curves
-from requite.page.readings import Sight
+from requite.page.readings import BrokerSnapshot
 from requite.page.rendering import TEXT_SIZE, render
 
 BY_NAME: Final = "name"
@@ -80,32 +80,32 @@ def view_of(query: Mapping[str, str]) -> HomeView:
 
 
 class Home:
-    """Makes the parts of the page from a sight of the broker, the rows of its table once for all
+    """Makes the parts of the page from a snapshot of the broker, the rows of its table once for all
     who look."""
 
     def __init__(self, curves: Curves) -> None:
         self._curves: Final = curves
-        self._of: Sight | None = None
+        self._of: BrokerSnapshot | None = None
         self._state = ""
         self._rows: dict[int, Markup] = {}  # by number of the service
 
-    def parts(self, sight: Sight, view: HomeView) -> dict[str, str]:
+    def parts(self, snapshot: BrokerSnapshot, view: HomeView) -> dict[str, str]:
         """Return the HTML of each part that changes, by its id."""
-        if sight is not self._of:
-            self._render(sight)
-            self._of = sight
-        chosen = _chosen(sight.figures.services, view)
+        if snapshot is not self._of:
+            self._render(snapshot)
+            self._of = snapshot
+        chosen = _chosen(snapshot.figures.services, view)
         rows = [self._rows[each.seen.number] for each in chosen]
         table = {"rows": rows, "view": view, "columns": COLUMNS, "sort_url": _sort_url}
         return {
             "state": self._state,
             "charts": self._curves.of_broker(),
-            "services": render("_services.html", {**table, "figures": sight.figures}),
+            "services": render("_services.html", {**table, "figures": snapshot.figures}),
         }
 
-    def _render(self, sight: Sight) -> None:
-        figures = sight.figures
-        self._state = render("_state.html", {"sight": sight, "figures": figures})
+    def _render(self, snapshot: BrokerSnapshot) -> None:
+        figures = snapshot.figures
+        self._state = render("_state.html", {"snapshot": snapshot, "figures": figures})
         self._rows = {
             each.seen.number: Markup(render("_row.html", {"each": each, "is_rest": _is_rest(each)}))
             for each in figures.services

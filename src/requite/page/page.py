@@ -25,7 +25,7 @@ from requite.page.assets import file_routes
 from requite.page.curves import Curves
 from requite.page.history import EVERY_S, History
 from requite.page.home import Home, view_of
-from requite.page.readings import BrokerToShow, Readings, Sight
+from requite.page.readings import BrokerSnapshot, BrokerToShow, Readings
 from requite.page.rendering import TEXT_SIZE, answer, compile_templates, text
 from requite.page.requests import Requests
 from requite.page.services import GONE, Services, ServiceView
@@ -73,7 +73,9 @@ class Page:
         self._views: Final = Views(Home(curves), Services(broker, curves))
         self._searcher: Final = searcher
         self._requests: Final = Requests(searcher)
-        self._streams: Final[Streams[Sight, View]] = Streams(self._readings, self._parts_now)
+        self._streams: Final[Streams[BrokerSnapshot, View]] = Streams(
+            self._readings, self._parts_now
+        )
         self._is_started = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -174,9 +176,9 @@ class Page:
         return await self._authorization.principal_of(request)
 
     # --- pages ------------------------------------------------------------------------------------
-    def _parts_now(self, sight: Sight, view: View) -> Parts:
+    def _parts_now(self, snapshot: BrokerSnapshot, view: View) -> Parts:
         """Return the parts of an open page, whose service may be gone for a while."""
-        return self._views.parts(sight, view) or GONE
+        return self._views.parts(snapshot, view) or GONE
 
     async def _show_home(self, request: Request, _principal: Principal) -> Response:
         view = view_of(request.query_params)

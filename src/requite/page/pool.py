@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from requite.page.assets import file_routes
-from requite.page.groups import Groups, GroupsView, PoolSight, sight_of, view_of
+from requite.page.groups import Groups, GroupsView, PoolSnapshot, snapshot_of, view_of
 from requite.page.readings import SharedReadings
 from requite.page.rendering import answer, compile_templates
 from requite.page.streams import Streams, head, streams_max
@@ -33,8 +33,10 @@ class PoolPage:
     def __init__(self, manager: Managed) -> None:
         self._manager: Final = manager
         self._readings: Final = SharedReadings(self._read)
-        self._rendered: Final[Rendered[PoolSight, GroupsView]] = Rendered(Groups().parts)
-        self._streams: Final[Streams[PoolSight, GroupsView]] = Streams(self._readings, self._parts)
+        self._rendered: Final[Rendered[PoolSnapshot, GroupsView]] = Rendered(Groups().parts)
+        self._streams: Final[Streams[PoolSnapshot, GroupsView]] = Streams(
+            self._readings, self._parts
+        )
         self._publishing: asyncio.Task[None] | None = None
 
     @property
@@ -77,15 +79,15 @@ class PoolPage:
             await asyncio.wait((self._publishing,))
         await self._readings.close()
 
-    async def _read(self) -> PoolSight:
-        return sight_of(self._manager)
+    async def _read(self) -> PoolSnapshot:
+        return snapshot_of(self._manager)
 
-    def _parts(self, sight: PoolSight, view: GroupsView) -> Parts:
-        return self._rendered.parts(sight, view) or {}
+    def _parts(self, snapshot: PoolSnapshot, view: GroupsView) -> Parts:
+        return self._rendered.parts(snapshot, view) or {}
 
     async def _show(self, request: Request) -> Response:
-        view, sight = view_of(request.query_params), await self._readings.latest()
-        values = {"view": view, "status": sight.status, "parts": self._parts(sight, view)}
+        view, snapshot = view_of(request.query_params), await self._readings.latest()
+        values = {"view": view, "status": snapshot.status, "parts": self._parts(snapshot, view)}
         return answer("pool.html", values)
 
     async def _stream(self, request: Request) -> Response:

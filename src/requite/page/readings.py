@@ -19,7 +19,7 @@ from requite.metrics.figures import BrokerFigures, figures_of
 from requite.metrics.selection import Selection
 from requite.metrics.watched import BrokerReader
 from requite.pair.standby_gate import as_facts
-from requite.protocols.majordomo.census import Post
+from requite.protocols.majordomo.census import WorkerView
 from requite.protocols.majordomo.reading import Reading, reading_of
 from requite.protocols.titanic.core import TitanicSnapshot
 from requite.shell import clock
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 class BrokerToShow(BrokerReader, Protocol):
     """A broker that has a page."""
 
-    def posts(self, service: str, workers_max: int, holds_max: int) -> list[Post]: ...
+    def worker_views(self, service: str, workers_max: int, holds_max: int) -> list[WorkerView]: ...
 
 
 class Backlog(NamedTuple):
@@ -52,7 +52,7 @@ class Backlog(NamedTuple):
     disk_bytes: int
 
 
-class Sight(NamedTuple):
+class BrokerSnapshot(NamedTuple):
     """What the page shows of a broker: the broker at the moment `at`, and what happened in the
     time before. `trouble` says why it cannot do its work ("": it can). At most `named_max` services
     have names."""
@@ -122,7 +122,7 @@ class SharedReadings(Generic[_T]):
             self._fresh_until = clock.now() + reused_s
 
 
-class Readings(SharedReadings[Sight]):
+class Readings(SharedReadings[BrokerSnapshot]):
     """Readings of `broker`. `named_max`: how many services are shown by their names."""
 
     def __init__(self, broker: BrokerToShow, named_max: int) -> None:
@@ -132,7 +132,7 @@ class Readings(SharedReadings[Sight]):
         self._selection: Final = Selection(named_max)
         self._recent: deque[Reading] = deque()  # the oldest first
 
-    async def _read(self) -> Sight:
+    async def _read(self) -> BrokerSnapshot:
         broker = self._broker
         census = broker.census()
         await asyncio.sleep(0)  # 10,000 services and as many peers take 1 ms
@@ -140,7 +140,9 @@ class Readings(SharedReadings[Sight]):
         pair = None if broker.pair is None else as_facts(broker.pair.view)
         now = reading_of(census, services, clock.now(), pair)
         figures = self._figures(now)
-        return Sight(datetime.now(UTC), broker.trouble, figures, self._backlog(), self._named_max)
+        return BrokerSnapshot(
+            datetime.now(UTC), broker.trouble, figures, self._backlog(), self._named_max
+        )
 
     def _figures(self, now: Reading) -> BrokerFigures:
         """Return what happened since the earliest reading of the window that can be compared."""

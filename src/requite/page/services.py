@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from requite.metrics.figures import Figures, ServiceFigures, figures_in, oldest_s
 from requite.page.curves import Curves
-from requite.page.readings import BrokerToShow, Sight
+from requite.page.readings import BrokerSnapshot, BrokerToShow
 from requite.page.rendering import render
 from requite.protocols.majordomo import census as at
 from requite.protocols.majordomo.census import NO_TALLY, Traffic
@@ -34,27 +34,27 @@ class Services:
         self._broker: Final = broker
         self._curves: Final = curves
 
-    def parts(self, sight: Sight, view: ServiceView) -> dict[str, str] | None:
+    def parts(self, snapshot: BrokerSnapshot, view: ServiceView) -> dict[str, str] | None:
         """Return the HTML of each part that changes, by its id; None if there is no such
         service."""
         seen = self._broker.traffic(view.name)
         if seen is None:
             return None
         now = clock.now()
-        named = _find(sight, seen)
+        named = _find(snapshot, seen)
         total = {**by_status(seen.tally), "redelivered": seen.tally[at.REDELIVERED]}
         values = {
-            "sight": sight,
+            "snapshot": snapshot,
             "seen": seen,
             "oldest_s": oldest_s(seen, now),
             "happened": _UNKNOWN if named is None else named.happened,
             "is_named": named is not None,
-            "named_max": sight.named_max,
+            "named_max": snapshot.named_max,
             "accepted": seen.tally[at.ACCEPTED],
             "total": {name: number for name, number in total.items() if number},
         }
-        posts = self._broker.posts(view.name, WORKERS_MAX, HOLDS_MAX)
-        workers = {"posts": posts, "now": now, "more": seen.workers - len(posts)}
+        worker_views = self._broker.worker_views(view.name, WORKERS_MAX, HOLDS_MAX)
+        workers = {"workers": worker_views, "now": now, "more": seen.workers - len(worker_views)}
         return {
             "state": render("_service.html", values),
             "charts": "" if named is None else self._curves.of_service(view.name),
@@ -62,7 +62,7 @@ class Services:
         }
 
 
-def _find(sight: Sight, seen: Traffic) -> ServiceFigures | None:
+def _find(snapshot: BrokerSnapshot, seen: Traffic) -> ServiceFigures | None:
     """Return what happened at a service, if it is shown by its name."""
-    services = sight.figures.services
+    services = snapshot.figures.services
     return next((each for each in services if each.seen.number == seen.number), None)

@@ -152,14 +152,14 @@ class Streams(Generic[_S, _V]):
 
     async def _publish(self) -> float:
         """Offer every stream its parts; return the time from this to the next ones."""
-        sight = await self._readings.latest()
+        snapshot = await self._readings.latest()
         by_view: dict[_V, list[Stream[_V]]] = {}
         for each in self._open:
             by_view.setdefault(each.view, []).append(each)
         busy_s = self._readings.took_s
         for view, streams in by_view.items():
             began = clock.now()
-            parts = self._parts_of(sight, view)
+            parts = self._parts_of(snapshot, view)
             busy_s += clock.now() - began
             for each in streams:
                 each.offer(parts)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from requite.page.home import Home, HomeView
-from requite.page.readings import Sight
+from requite.page.readings import BrokerSnapshot
 from requite.page.services import Services, ServiceView
 
 VIEWS_MAX: Final = 64
@@ -29,16 +29,16 @@ class Rendered(Generic[_S, _V]):
         self._of: _S | None = None
         self._rendered: dict[_V, Parts] = {}
 
-    def parts(self, sight: _S, view: _V) -> Parts | None:
+    def parts(self, snapshot: _S, view: _V) -> Parts | None:
         """Return the HTML of each part that changes, by its id; None if what the view shows does
         not exist."""
-        if sight is not self._of:
-            self._of = sight
+        if snapshot is not self._of:
+            self._of = snapshot
             self._rendered.clear()
         known = self._rendered.get(view)
         if known is not None:
             return known
-        parts = self._make(sight, view)
+        parts = self._make(snapshot, view)
         if parts is not None:
             if len(self._rendered) >= VIEWS_MAX:
                 del self._rendered[next(iter(self._rendered))]
@@ -46,7 +46,7 @@ class Rendered(Generic[_S, _V]):
         return parts
 
 
-class Views(Rendered[Sight, View]):
+class Views(Rendered[BrokerSnapshot, View]):
     """Renders the views of the page of a broker."""
 
     def __init__(self, home: Home, services: Services) -> None:
@@ -54,7 +54,7 @@ class Views(Rendered[Sight, View]):
         self._home: Final = home
         self._services: Final = services
 
-    def _render(self, sight: Sight, view: View) -> Parts | None:
+    def _render(self, snapshot: BrokerSnapshot, view: View) -> Parts | None:
         if isinstance(view, HomeView):
-            return self._home.parts(sight, view)
-        return self._services.parts(sight, view)
+            return self._home.parts(snapshot, view)
+        return self._services.parts(snapshot, view)

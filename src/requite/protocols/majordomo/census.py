@@ -188,7 +188,7 @@ def traffic_of(service: Service) -> Traffic:
     )
 
 
-class Hold(NamedTuple):
+class HeldRequest(NamedTuple):
     """A request at a worker: its ID in hex ("": a request that was withdrawn, which the worker has
     not ended yet), when the worker got it, and which attempt that is."""
 
@@ -197,7 +197,7 @@ class Hold(NamedTuple):
     attempt: int
 
 
-class Post(NamedTuple):
+class WorkerView(NamedTuple):
     """A worker of a service at one moment. `name` is its name in journals, in hex, and `state` is
     idle, busy, draining or blocked. `holds` has some of the `holding` requests that it has."""
 
@@ -209,17 +209,17 @@ class Post(NamedTuple):
     joined_at: float
     served: int
     holding: int
-    holds: tuple[Hold, ...]
+    holds: tuple[HeldRequest, ...]
 
 
-def posts_of(service: Service, workers_max: int, holds_max: int) -> list[Post]:
+def worker_views_of(service: Service, workers_max: int, holds_max: int) -> list[WorkerView]:
     """Return the workers of a service, the oldest first, and what they hold: at most `workers_max`,
     and `holds_max` requests of each."""
-    return [_post_of(worker, holds_max) for worker in islice(service.workers, workers_max)]
+    return [_worker_view_of(worker, holds_max) for worker in islice(service.workers, workers_max)]
 
 
-def _post_of(worker: Worker, holds_max: int) -> Post:
-    return Post(
+def _worker_view_of(worker: Worker, holds_max: int) -> WorkerView:
+    return WorkerView(
         worker.name.hex(),
         worker.principal.name,
         worker.dialect.version,
@@ -228,14 +228,16 @@ def _post_of(worker: Worker, holds_max: int) -> Post:
         worker.joined_at,
         worker.served,
         len(worker.holds),
-        tuple([_hold_of(worker, each) for each in islice(worker.holds.values(), holds_max)]),
+        tuple(
+            [_held_request_of(worker, each) for each in islice(worker.holds.values(), holds_max)]
+        ),
     )
 
 
-def _hold_of(worker: Worker, pending: PendingRequest | None) -> Hold:
+def _held_request_of(worker: Worker, pending: PendingRequest | None) -> HeldRequest:
     if pending is None:
-        return Hold("", worker.given_at, 0)
-    return Hold(pending.call_id.hex(), pending.dispatched_at, pending.attempts)
+        return HeldRequest("", worker.given_at, 0)
+    return HeldRequest(pending.call_id.hex(), pending.dispatched_at, pending.attempts)
 
 
 def _state_of(worker: Worker) -> str:
