@@ -6,8 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.builds import pure_only
 
 from requite.protocols.majordomo.lateness import is_late, learn_time
+
+pytestmark = pure_only("stand-ins take the places of requests and services")
 
 
 def pending(
