@@ -393,7 +393,7 @@ async def test_a_service_that_is_replaced_under_a_bound_client() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"", "truncated"),
+        (b"", "the body is empty"),
         (b"{sku}", "malformed"),
         (b'{"sku":"a","count":1} ?', "trailing"),
         (b'{"sku":"\xff","count":1}', "utf-8"),

@@ -54,7 +54,7 @@ def test_without_names_the_body_begins_with_that_of_the_method() -> None:
 @pytest.mark.parametrize(
     ("text", "path", "reason"),
     [
-        (b"", "$", "truncated"),
+        (b"", "$", "the body is empty"),
         (b"{", "$", "truncated"),
         (b"\xff", "$", "malformed"),
         (b'{"sku": NaN}', "$", "malformed"),

@@ -15,7 +15,7 @@ from typing import Any, Final
 from requite.errors import BadRequest, ConfigurationError, NoService, RemoteViolation
 from requite.framing.base import Limits
 from requite.speaks.plans import Carries
-from requite.typed.codec import FLAWS, JSON, flaw_of
+from requite.typed.codec import FLAWS, JSON, NO_BODY, flaw_of
 from requite.typed.described import DescribedMethod, Description
 from requite.typed.envelope import wrap_request
 from requite.typed.messages import bad_reply, unwrapping
@@ -82,8 +82,10 @@ class JsonMethod:
         if len(text) > MESSAGE_SIZE_MAX:
             raise _refused("$", f"it has {len(text)} bytes; the maximum is {MESSAGE_SIZE_MAX}")
         method = self._method
+        if not text and not (is_bytes(method.input) or is_nothing(method.input)):
+            raise _refused(*NO_BODY)
         try:
-            if not (is_bytes(method.input) or (is_nothing(method.input) and not text)):
+            if text and not is_bytes(method.input):
                 self._check(_value(text))
             return from_json(text, method, self._described)
         except FLAWS as error:

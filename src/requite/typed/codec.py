@@ -32,6 +32,10 @@ class Flaw(NamedTuple):
     reason: str
 
 
+NO_BODY: Final = Flaw("$", "the body is empty")
+"""What is wrong with an empty body, where a message is wanted."""
+
+
 class Codec(NamedTuple):
     """How values become bytes.
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from requite.errors import ConfigurationError, RemoteFailure
 from requite.request import Request
 from requite.speaks.plans import Carries
-from requite.typed.codec import FLAWS, Codec, flaw_of
+from requite.typed.codec import FLAWS, NO_BODY, Codec, flaw_of
 from requite.typed.context import Context, Middleware, chained
 from requite.typed.depends import Resolver
 from requite.typed.envelope import unwrap_request, wrap_refusal, wrap_reply
@@ -120,7 +120,7 @@ class Serving:
                     check_keys(body)
                 return message
             except FLAWS as error:
-                raise bad_request(flaw_of(error)) from error
+                raise bad_request(flaw_of(error) if body else NO_BODY) from error
 
         return read
 
