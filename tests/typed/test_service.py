@@ -4,9 +4,11 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 
 import msgspec
+import pydantic
 import pytest
 from tests.typed.shop import Calls, Order, Orders, OutOfStock, Quote, Shop, served
 
@@ -51,6 +53,10 @@ async def many(*orders: Order) -> int:
     return 1
 
 
+async def with_default(count: int = 3) -> int:
+    return count
+
+
 async def describe(order: Order) -> int:
     return 1
 
@@ -74,6 +80,7 @@ async def namesakes(order: list[namesake(int) | None]) -> namesake(str):  # type
         (no_iterator, r"must be annotated to return AsyncIterator\[T\]"),
         (no_generator, "yield in it"),
         (many, "'orders' of many must be positional"),
+        (with_default, "'count' of with_default has a default.*: remove it; a field of a message"),
         (describe, "'describe' cannot be the name of a method"),
     ],
 )
@@ -140,6 +147,10 @@ class TakesRequest(Protocol):
     async def price(self, request: requite.Request) -> Quote: ...
 
 
+class WithDefault(Protocol):
+    async def price(self, count: int = 3) -> Quote: ...
+
+
 class Awaited(Protocol):
     async def watch(self, order: Order) -> AsyncIterator[Quote]: ...
 
@@ -152,6 +163,7 @@ class Awaited(Protocol):
         (Empty, "no methods to call"),
         (TakesRequest, "takes a Request"),
         (Awaited, "declared with `def`"),
+        (WithDefault, "'count' of price has a default"),
     ],
 )
 def test_classes_that_cannot_be_bound(protocol: Any, reason: str) -> None:
@@ -314,6 +326,49 @@ async def test_dependencies_are_made_once_per_request_or_worker() -> None:
         parts = [part.body async for part in client.stream(b"", service="needy.listing")]
         assert parts == [b'"pool"', b'"listing"', b'"False"', b""]
     assert sorted(made) == ["account"] * 4 + ["pool"]
+
+
+NO_CONTEXT: Any = None
+
+
+class Basket(msgspec.Struct):
+    count: int = 3
+
+
+@dataclass
+class Box:
+    count: int = 4
+
+
+class Crate(pydantic.BaseModel):
+    count: int = 5
+
+
+async def test_fields_of_messages_and_parameters_without_a_message_may_have_defaults() -> None:
+    service = requite.Service("defaults")
+
+    def five() -> int:
+        return 5
+
+    @service.method
+    async def basket(
+        message: Basket,
+        context: Context = NO_CONTEXT,
+        five: Annotated[int, Depends(five)] = 0,
+    ) -> list[int]:
+        return [message.count, context.attempt, five]
+
+    @service.method
+    async def box(message: Box) -> int:
+        return message.count
+
+    @service.method
+    async def crate(message: Crate) -> int:
+        return message.count
+
+    async with served(service) as client:
+        for name, body in (("basket", b"[3,1,5]"), ("box", b"4"), ("crate", b"5")):
+            assert (await client.call(b"{}", service=f"defaults.{name}")).body == body
 
 
 def test_dependencies_that_cannot_work() -> None:

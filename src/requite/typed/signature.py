@@ -137,6 +137,11 @@ def _signature(
             raise ConfigurationError(f"the parameter {parameter!r} of {name} has no annotation")
         if message.kind in (message.VAR_POSITIONAL, message.VAR_KEYWORD, message.KEYWORD_ONLY):
             raise ConfigurationError(f"the parameter {parameter!r} of {name} must be positional")
+        if message.default is not _MISSING:
+            raise ConfigurationError(
+                f"the parameter {parameter!r} of {name} has a default, which no request would use:"
+                " remove it; a field of a message may have one, so put the value into a class"
+            )
         given = hints[parameter]
     if "return" not in hints:
         raise ConfigurationError(f"{name} has no annotation of what it returns")
