@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
+from uuid import UUID
 
 import jsonschema
 import msgspec
@@ -88,10 +90,22 @@ ENDLESS = msgspec.json.decode(
         ((Literal["a"], Literal["a", "b"]), (Literal["a", "b"], Literal["a"])),
         ((Literal["a"], str), (str, Literal["a"])),
         ((list[A], dict[str, A]), (list[A], dict[str, A])),
+        ((datetime, datetime), (datetime, datetime)),
     ],
 )
 def test_compatible_changes(old: Any, new: Any) -> None:
     assert incompatible_changes(one_method(*old), one_method(*new)) == []
+
+
+def test_a_description_from_before_times_had_formats_is_compatible() -> None:
+    timed = struct("Timed", ("at", datetime), ("times", list[time | None]))
+    new = one_method(timed, timed)
+    old = msgspec.json.encode(new)
+    for name in ("date-time", "time"):
+        assert b'"format":"%b"' % name.encode() in old
+        old = old.replace(b',"format":"%b"' % name.encode(), b"")
+    assert b"format" not in old
+    assert incompatible_changes(read_description(old, "it"), new) == []
 
 
 @pytest.mark.parametrize(
@@ -111,6 +125,8 @@ def test_compatible_changes(old: Any, new: Any) -> None:
         ((Literal["a", "b"], int), (Literal["a"], int), "refuses .*: $ may be 'b'"),
         ((str, int), (Literal["a"], int), "refuses .*: $ is any string, not one of ['a']"),
         ((int, str), (int, Decimal), None),
+        ((int, datetime), (int, str), "cannot read: $ is any string, not date-time"),
+        ((date, int), (datetime, int), "refuses requests that it took: $ is date, not date-time"),
         ((int, Decimal), (int, str), "cannot read: $ is any string, not decimal"),
         ((int, list[int]), (int, list[str]), "cannot read: $[] is string, not integer"),
         ((int, dict[str, A]), (int, dict[str, int]), "cannot read: $.* is integer, not object"),
@@ -250,6 +266,19 @@ def test_a_stub_is_typed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110)
     assert "Success: no issues found in 2 source files" in done.stdout, done.stdout
+
+
+def test_the_times_of_a_stub_are_times() -> None:
+    kinds = (datetime, time, date, timedelta, UUID, list[datetime])
+    timed = struct("Timed", *((f"f{n}", kind) for n, kind in enumerate(kinds)))
+    stub = stub_of(one_method(timed, datetime | None))
+    for line in (
+        "    f0: datetime\n    f1: time\n    f2: date\n    f3: timedelta\n    f4: UUID\n",
+        "    f5: list[datetime]\n",
+        "from datetime import date, datetime, time, timedelta\n",
+        ") -> datetime | None:\n",
+    ):
+        assert line in stub
 
 
 async def test_a_stub_calls_its_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

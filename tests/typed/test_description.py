@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, TypedDict
+from datetime import datetime, time
+from typing import Annotated, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 import pydantic
@@ -14,6 +14,8 @@ from tests.spec.requirement import requirement
 from tests.typed.shop import Shop, served
 
 import requite
+
+T = TypeVar("T")
 
 
 class Address(pydantic.BaseModel):
@@ -100,6 +102,55 @@ def test_all_kinds_of_types_are_described() -> None:
     bad = {"visits": {"a": {"at": "2026-01-01T00:00:00Z", "by": customer("")}}}
     [error] = Draft202012Validator(schema).iter_errors(bad)
     assert error.json_path == "$.visits.a.by.name"
+
+
+class Tour(msgspec.Struct, array_like=True, tag="tour"):
+    start: Annotated[datetime, msgspec.Meta(description="at the door")]
+
+
+class Stop(NamedTuple):
+    at: time
+
+
+class Trip(msgspec.Struct, Generic[T], rename="camel"):
+    when_at: datetime | None
+    each: dict[str, list[tuple[int, time]]]
+    other: T
+    via: Tour | None = None
+    stop: Stop | None = None
+    note: str = ""
+    closing: Annotated[time, msgspec.Meta(tz=False)] = time(18)
+
+
+class Model(pydantic.BaseModel):
+    when: datetime
+
+
+def test_times_have_formats_wherever_they_are() -> None:
+    service = requite.Service("types")
+
+    @service.method
+    async def visit(place: Place) -> Trip[datetime]:
+        raise NotImplementedError
+
+    @service.method
+    async def model(time: time) -> list[Model | None]:
+        return []
+
+    told = described(service)
+    whole, plain = {"type": "string", "format": "date-time"}, {"type": "string", "format": "time"}
+    definitions = told["$defs"]
+    assert definitions["Visit"]["properties"]["at"] == whole
+    assert definitions["Tour"]["prefixItems"][1] == {**whole, "description": "at the door"}
+    assert definitions["Stop"]["prefixItems"] == [plain]
+    trip = definitions["Trip_datetime_"]["properties"]
+    assert trip["whenAt"]["anyOf"] == [whole, {"type": "null"}]
+    assert trip["each"]["additionalProperties"]["items"]["prefixItems"][1] == plain
+    assert trip["other"] == whole
+    assert trip["note"] == {"type": "string", "default": ""}
+    assert trip["closing"]["format"] == "partial-time"
+    assert definitions["Model"]["properties"]["when"] == {**whole, "title": "When"}
+    assert told["methods"][1]["input"] == plain
 
 
 def customer(name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ _STRINGS: Final = {
     "date-time": ("datetime", "datetime"),
     "date": ("datetime", "date"),
     "time": ("datetime", "time"),
+    "partial-time": ("datetime", "time"),
     "duration": ("datetime", "timedelta"),
     "uuid": ("uuid", "UUID"),
     "decimal": ("decimal", "Decimal"),

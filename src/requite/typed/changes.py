@@ -19,6 +19,9 @@ _LIMITS: Final = (
     "maxLength", "pattern", "minItems", "maxItems", "minProperties", "maxProperties",
 )  # fmt: skip
 
+_TIMES: Final = ("date-time", "time")
+"""Formats that older descriptions do not have: there, any string may be a `datetime` or `time`."""
+
 
 def incompatible_changes(old: Description, new: Description) -> list[str]:
     """Return, as sentences, what breaks callers of the old service; empty if nothing does."""
@@ -42,7 +45,8 @@ def _changed(
     name = old.name
     if old.partial is not new.partial:
         yield f"{name} has {'' if new.partial else 'no '}partial replies now"
-    for reason in _Comparison(before, after).misfits(old.input, new.input, "$"):
+    requests = _Comparison(before, after, without=_TIMES)
+    for reason in requests.misfits(old.input, new.input, "$"):
         yield f"{name} refuses requests that it took: {reason}"
     for reason in _Comparison(after, before).misfits(new.output, old.output, "$"):
         yield f"{name} returns what its callers cannot read: {reason}"
@@ -55,10 +59,16 @@ def _changed(
 
 
 class _Comparison:
-    """Whether values of one schema, the writer's, fit another one, the reader's."""
+    """Whether values of one schema, the writer's, fit another one, the reader's.
 
-    def __init__(self, writers: Definitions, readers: Definitions) -> None:
+    `without`: formats that the reader may have where the writer has none.
+    """
+
+    def __init__(
+        self, writers: Definitions, readers: Definitions, *, without: tuple[str, ...] = ()
+    ) -> None:
         self._writers = writers
+        self._without = without
         self._readers = readers
         self._found: dict[tuple[int, int], list[str]] = {}
 
@@ -94,6 +104,8 @@ class _Comparison:
             return
         for name in ("format", "contentEncoding"):
             if name in reader and writer.get(name) != reader[name]:
+                if name not in writer and reader[name] in self._without:
+                    continue
                 yield f"{path} is {writer.get(name, 'any string')}, not {reader[name]}"
         for name in _LIMITS:
             if name in reader and writer.get(name) != reader[name]:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import inspect
 
 from requite.request import Request
 from requite.typed.codec import is_model
+from requite.typed.formats import add_formats, classes_in
 
 Schema = dict[str, Any]
 
@@ -26,12 +28,19 @@ def check_type(kind: Any) -> None:
 def schemas_of(kinds: Sequence[Any]) -> tuple[list[Schema], dict[str, Schema]]:
     """Return the schemas of types, and the definitions to which they refer (`#/$defs/NAME`)."""
     encoded = [kind for kind in kinds if kind is not None and kind not in (bytes, Request)]
+    types = inspect.multi_type_info(encoded)
+    classes = classes_in(types)
     try:
         made, definitions = msgspec.json.schema_components(
-            encoded, schema_hook=_schema_of_custom, ref_template=f"{REFERENCE}{{name}}"
+            [*encoded, *(each.cls for each in classes)],  # the latter become references
+            schema_hook=_schema_of_custom,
+            ref_template=f"{REFERENCE}{{name}}",
         )
     except KeyError as error:  # of msgspec, for two classes of one name in one module
         raise TypeError(f"two types of the service have the name of {error}") from error
+    for kind, schema in zip([*types, *classes], made, strict=True):
+        add_formats(kind, resolved(schema, definitions) if hasattr(kind, "fields") else schema)
+    made = made[: len(encoded)]
     for schema in [*made, *definitions.values()]:
         _hoist(schema, definitions)
     schemas = iter(made)

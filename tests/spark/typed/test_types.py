@@ -82,7 +82,9 @@ BOTH: list[tuple[DataType, dict[str, Any]]] = [
     (StringType(), {"const": "a"}),
     (DateType(), formatted("date")),
     (TimestampType(), formatted("date-time")),
-    (TimestampNTZType(), STRING),  # a datetime without a time zone
+    (TimestampNTZType(), formatted("date-time")),
+    (TimestampNTZType(), STRING),  # a datetime in an older description
+    (StringType(), formatted("date-time")),
     (BinaryType(), BASE64),
     (BinaryType(), BYTES),
     (ArrayType(LongType()), array(INTEGER)),

@@ -23,14 +23,14 @@ _TEXTS: Final = ("string", "text", "duration", "time")
 _DECIMAL: Final[Schema] = {"type": "string", "format": "decimal"}
 
 # By the type of a column: the words (`word_of`) of schemas that its values fit, and of those whose
-# values it can have. The schema of a `datetime` without a time zone is that of any string.
+# values it can have. The schema of a `datetime` is that of any string in older descriptions.
 _TAKEN_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "boolean": ("boolean",),
     **dict.fromkeys(_INTEGERS, ("integer", "number")),
     "float": ("number",),
     "double": ("number",),
     "decimal": ("decimal",),
-    "string": _TEXTS,
+    "string": (*_TEXTS, "date-time"),
     "date": ("date",),
     "timestamp": ("date-time", "string"),
     "timestamp_ntz": ("date-time", "string"),
