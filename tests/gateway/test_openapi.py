@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 import jsonschema
@@ -24,6 +25,7 @@ class Dog(msgspec.Struct, tag="dog"):
     friends: list[Dog | Cat] = []
     size: Literal["s", "m"] = "s"
     more: dict[str, bytes] = {}
+    born: datetime | None = None
 
 
 def zoo() -> requite.Service:
@@ -74,6 +76,11 @@ async def test_each_method_is_there_with_what_it_takes_and_returns() -> None:
     assert "text/event-stream" in paths["/orders.watch"]["post"]["responses"]["200"]["content"]
     assert "application/octet-stream" in paths["/orders.raw"]["post"]["requestBody"]["content"]
     assert paths["/zoo.v2.feed"]["post"]["description"] == "Only in the morning."
+
+
+async def test_times_have_a_format() -> None:
+    dog = (await document())["components"]["schemas"]["zoo.v2.Dog"]
+    assert dog["properties"]["born"]["anyOf"][0] == {"type": "string", "format": "date-time"}
 
 
 async def test_its_schemas_describe_real_messages() -> None:

@@ -281,6 +281,17 @@ def test_the_times_of_a_stub_are_times() -> None:
         assert line in stub
 
 
+def test_fields_of_a_stub_may_have_the_names_of_types() -> None:
+    timed = struct("Timed", ("time", time), ("end", time), ("datetime", str, ""))
+    namespace: dict[str, Any] = {"__name__": "stub"}
+    text = stub_of(one_method(timed, datetime))
+    assert "from datetime import datetime as datetime_, time as time_\n" in text
+    assert "    time: time_\n    end: time_\n    datetime: str = ''\n" in text
+    assert ") -> datetime_:\n" in text
+    exec(text, namespace)
+    assert issubclass(namespace["Timed"], msgspec.Struct)
+
+
 async def test_a_stub_calls_its_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from tests.typed.shop import served
 

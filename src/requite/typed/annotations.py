@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from keyword import iskeyword
 from typing import Any, Final
 
@@ -34,10 +35,15 @@ def identifier(name: str) -> str:
 
 
 class Annotations:
-    """Makes annotations, and notes what they import: names by module."""
+    """Makes annotations, and notes what they import: names by module.
 
-    def __init__(self) -> None:
+    `fields` are the names of fields: within a class, they would hide types of the same name
+    (`time: time`), which are imported under another one.
+    """
+
+    def __init__(self, fields: Collection[str] = ()) -> None:
         self.imports: dict[str, set[str]] = {}
+        self._fields = fields
 
     def of(self, schema: Schema) -> str:
         """Return the annotation of a schema; `Any` for one that has no type of Python."""
@@ -72,8 +78,9 @@ class Annotations:
         return f"list[{self.of(items) if isinstance(items, dict) else self._from('typing', 'Any')}]"
 
     def _from(self, module: str, name: str) -> str:
-        self.imports.setdefault(module, set()).add(name)
-        return name
+        other = f"{name}_" if name in self._fields else name
+        self.use(module, name if other == name else f"{name} as {other}")
+        return other
 
     def use(self, module: str, *names: str) -> None:
         """Note that names of a module are used."""

@@ -21,7 +21,8 @@ from __future__ import annotations
 def stub_of(described: Description) -> str:
     """Return a module of Python: the types of the messages, the errors, and a `Protocol` class for
     `AsyncClient` and one for `Client`."""
-    annotations = Annotations()
+    schemas = described.definitions.values()
+    annotations = Annotations({name for each in schemas for name in each.get("properties", {})})
     errors = {error.name: error for method in described.methods for error in method.errors}
     raised = {str(error.data.get("$ref", "")).removeprefix(REFERENCE) for error in errors.values()}
     blocks = [
