@@ -47,6 +47,12 @@ def test_a_message_that_fits_is_sent_in_its_canonical_form() -> None:
     assert shop("orders.ping").encode(b"null") == b"null"
 
 
+def test_a_time_of_a_message_may_lack_its_time_zone() -> None:
+    method = foreign({"type": "string", "format": "date-time"})
+    for text in (b'"2026-01-02T03:04:05"', b'"2026-01-02T03:04:05+01:00"'):
+        assert method.encode(text) == text
+
+
 def test_without_names_the_body_begins_with_that_of_the_method() -> None:
     assert shop("orders.ping", BODIES, partials=False).encode(b"") == b"\x11RQT1\x0borders.ping"
 

@@ -347,6 +347,12 @@ def test_a_document_of_asyncapi() -> None:
     assert document["asyncapi"] == "3.0.0"
 
 
+def test_times_of_asyncapi_have_a_format() -> None:
+    timed = struct("Timed", ("at", datetime))
+    schemas = asyncapi_of(one_method(timed, timed))["components"]["schemas"]
+    assert schemas["Timed"]["properties"]["at"] == {"type": "string", "format": "date-time"}
+
+
 ASYNCAPI = Path(__file__).parent / "asyncapi" / "3.0.0.json.gz"
 SHA256 = "d4571a420e6ffb7fcc7066c95a6db1202f299a3c51daa103d0706bf30f95e626"
 
