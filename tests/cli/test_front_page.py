@@ -94,6 +94,15 @@ def test_the_version_is_the_package_s():
     assert requite("--version").out == f"requite {__version__} ({__build__})\n"
 
 
+@pytest.mark.parametrize("verb", ["describe", "stub", "call"])
+def test_a_verb_has_no_version(verb, refusal):
+    url = "mdp://127.0.0.1:1/orders.price"
+    assert "Unknown option: --version" in refusal(verb, url, "orders", "--version", "2")
+    ended = requite(verb, "--help")
+    assert "orders.v2" in ended.out
+    assert "version 2" in " ".join(ended.out.replace("│", "").split())
+
+
 @pytest.mark.parametrize("verb", DESCRIBED)
 def test_the_help_of_a_command_lists_its_arguments(verb):
     ended = requite(verb, "--help")

@@ -10,7 +10,6 @@ from typing import Final
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from requite import __version__
 from requite.cli.config import ConfigFile
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import sentence
@@ -44,8 +43,8 @@ def _app(name: str, page: str, usage: str, verbs: Sequence[Verb], group: Group) 
         name=name,
         help=page,
         usage=usage,
-        version=__version__,
         help_flags=_HELP,
+        version_flags=(),  # it would win over words that choose the version of a service
         help_format="plaintext",
         group_commands=group,
         default_parameter=Parameter(negative=""),

@@ -183,10 +183,11 @@ def call(
     may_have_executed, request_id (for `requite why`), attempts, elapsed_ms. With
     --stream each partial reply is an object on a line before it.
 
-    With --json, the body for a method of a typed service (`orders.price`) is
-    JSON. It is checked against the service's description before it is sent, and
-    `body` is the reply as JSON (encoding "json"). Partial replies are printed
-    without --stream, too; the data of declared errors are in `data`.
+    With --json, the body for a method of a typed service (`orders.price`, or
+    `orders.v2.price` for its version 2) is JSON. It is checked against the
+    service's description before it is sent, and `body` is the reply as JSON
+    (encoding "json"). Partial replies are printed without --stream, too; the data
+    of declared errors are in `data`.
 
     With --submit the command prints a ticket instead of the reply. `requite
     result` fetches the reply with the ticket, in any process, at any time.

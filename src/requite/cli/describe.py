@@ -25,8 +25,8 @@ SeveralServices = Annotated[
     Parameter(
         name="SERVICE",
         completer=typed_services,
-        help="The name of a typed service: `orders`, or `orders.v2`. Without one, that of the URL, "
-        "or all that the broker knows.",
+        help="The name of a typed service: `orders`, or `orders.v2` for its version 2. Without "
+        "one, that of the URL, or all that the broker knows.",
     ),
 ]
 

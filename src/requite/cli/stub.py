@@ -18,7 +18,8 @@ def stub(
     service: Annotated[
         str,
         Parameter(
-            completer=typed_services, help="The name of a typed service: `orders`, or `orders.v2`."
+            completer=typed_services,
+            help="The name of a typed service: `orders`, or `orders.v2` for its version 2.",
         ),
     ],
     /,
