@@ -202,9 +202,20 @@ def test_a_request_of_bytes_with_a_key_runs_once(url: str) -> None:
 
 
 def test_a_method_that_does_not_exist(url: str) -> None:
-    ended = call(f"{url}/orders.cost", ORDER, "--timeout", "0.5")
+    ended = call(f"{url}/orders.cost", ORDER)
+    assert (ended.code, ended.err) == (1, "")
+    record = ended.record
+    assert (record["status"], record["may_have_executed"]) == ("BAD_REQUEST", False)
+    methods = "price, raw, watch"
+    assert record["message"].startswith(f"orders has no method cost; it has {methods}")
+    assert record["message"].endswith("; the request was not sent")
+
+
+def test_a_service_that_nobody_serves(url: str) -> None:
+    ended = call(f"{url}/nothing.cost", ORDER, "--timeout", "0.5")
     assert ended.code == 4
     assert (ended.record["status"], ended.record["attempts"]) == ("NO_SERVICE", 0)
+    assert "no worker serves 'nothing.cost'" in ended.record["message"]
 
 
 def test_a_service_without_a_description(url: str) -> None:

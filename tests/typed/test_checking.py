@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.typed.shop import Shop
 
-from requite import NoService, RemoteViolation
+from requite import RemoteViolation
 from requite.errors import BadReply, BadRequest, RemoteFailure
 from requite.speaks.plans import BODIES, Carries
 from requite.typed import checking
@@ -111,7 +111,7 @@ def test_bytes_in_messages_of_messagepack_are_texts_in_base_64() -> None:
 
 
 def test_a_method_that_the_service_does_not_have() -> None:
-    with pytest.raises(NoService, match=r"no method 'orders\.cost'; it has orders\.price") as told:
+    with pytest.raises(BadRequest, match=r"^orders has no method cost; it has price") as told:
         shop("orders.cost")
     assert not told.value.may_have_executed
 
@@ -200,5 +200,5 @@ def test_the_address_called_is_the_one_asked_for() -> None:
         },
         Description,
     )  # fmt: skip
-    with pytest.raises(NoService, match=r"no method 'a\.m'"):
+    with pytest.raises(BadRequest, match=r"^a has no method m; it has bank\.pay"):
         JsonMethod(described, "a.m", ALL)

@@ -16,7 +16,7 @@ from requite.chronicle import CALL_ID_SIZE, EventRow, Kind, WriterRole
 from requite.cli.access.options import Insecure
 from requite.cli.candidates import services, urls_of_services
 from requite.cli.checked import CheckedCall, check, is_method
-from requite.cli.descriptions import typed_error
+from requite.cli.descriptions import DESCRIBE, typed_error
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised, is_brokerless
 from requite.cli.options import (
@@ -262,7 +262,8 @@ async def _check(planned: PlannedCall) -> tuple[PlannedCall, CheckedCall]:
         raise ConfigurationError("--json checks calls of typed services, which have no --bind")
     carried = carries(read_endpoints(target.url, ()), target.dialect)
     if can_be_asked(target.url, target.service) and carried.names:
-        left_s = await _wait_unrecorded(planned)
+        described_by = target.service.rpartition(".")[0] + DESCRIBE
+        left_s = await _wait_unrecorded(planned, unless_served=described_by)
     unnamed = replace(target, service="")
     async with _client(replace(planned, target=unnamed, journal=None, timeout=left_s)) as client:
         checking = check(client, target.url, target.service, planned.body, carried, left_s)
@@ -308,9 +309,9 @@ async def _ticket(client: AsyncClient, planned: PlannedCall) -> str:
     return await client.submit(planned.body, timeout=left_s, idempotency_key=planned.key)
 
 
-async def _wait_unrecorded(planned: PlannedCall) -> float:
+async def _wait_unrecorded(planned: PlannedCall, *, unless_served: str = "") -> float:
     """Wait with a client without a journal, since its queries to the broker are not the user's
-    calls. Record a `NoService` in the journal as the user's failed call."""
+    calls (`wait_for_worker`). Record a `NoService` in the journal as the user's failed call."""
     from requite.journal.folder import prepare
 
     if planned.journal is not None:
@@ -318,7 +319,9 @@ async def _wait_unrecorded(planned: PlannedCall) -> float:
     began = clock.now()
     try:
         async with _client(replace(planned, journal=None)) as asking:
-            return await wait_for_worker(asking, planned.target.service, planned.timeout)
+            return await wait_for_worker(
+                asking, planned.target.service, planned.timeout, unless_served=unless_served
+            )
     except NoService as error:
         if planned.journal is not None:
             await asyncio.to_thread(_record_failure, planned, error, began)

@@ -43,9 +43,9 @@ async def check(
 ) -> CheckedCall:
     """Fetch the description of a service, and check a request in JSON against it.
 
-    Raises `BadRequest` for one that does not fit, `NoService` for a service without a description,
-    `RemoteViolation` for a description that cannot be used, and the errors of calls. Nothing has
-    been sent then.
+    Raises `BadRequest` for one that does not fit or that no method takes, `NoService` for a service
+    without a description, `RemoteViolation` for a description that cannot be used, and the errors
+    of calls. Nothing has been sent then.
     """
     try:
         described = await describe_one(client, url, service.rpartition(".")[0])

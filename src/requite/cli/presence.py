@@ -77,14 +77,19 @@ async def unless_refused(client: AsyncClient, asking: Coroutine[Any, Any, T]) ->
     return asked.result()
 
 
-async def wait_for_worker(client: AsyncClient, service: str, timeout_s: float) -> float:
+async def wait_for_worker(
+    client: AsyncClient, service: str, timeout_s: float, *, unless_served: str = ""
+) -> float:
     """Return the seconds left once a worker serves `service`; raise `NoService` after `timeout_s`.
 
+    The wait ends as well once a worker serves `unless_served`, if that is given.
     The time runs from the broker's first answer that there is no worker. In a terminal a line on
     stderr says that the command waits.
     """
     left_s, has_printed = timeout_s, False
-    while await _is_unserved(client, service):
+    while await _is_unserved(client, service) and not (
+        unless_served and not await _is_unserved(client, unless_served)
+    ):
         if left_s <= 0:
             text = f"no worker serves {service!r}, and none registered within {timeout_s:g} s"
             raise NoService(text, may_have_executed=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from requite.errors import BadRequest, ConfigurationError, NoService, RemoteViolation
+from requite.errors import BadRequest, ConfigurationError, RemoteViolation
 from requite.framing.base import Limits
 from requite.speaks.plans import Carries
 from requite.typed.codec import FLAWS, JSON, NO_BODY, flaw_of
@@ -48,8 +48,8 @@ class JsonMethod:
     method that returns bytes. It raises `BadReply` for one that the codec cannot decode, and where
     the body says so the error of a negative reply.
 
-    Raises `NoService` if the description has no method with this
-    address, and `RemoteViolation` for schemas that are none.
+    Raises `BadRequest` if the description has no method with this address, and `RemoteViolation`
+    for schemas that are none.
     """
 
     def __init__(self, described: Description, address: str, carries: Carries) -> None:
@@ -120,10 +120,11 @@ def _method_of(described: Description, address: str) -> DescribedMethod:
     for method in described.methods:
         if method.address == address:
             return method
-    known = ", ".join(method.address for method in described.methods)
-    raise NoService(
-        f"the service has no method {address!r}; it has {known or 'none'}", may_have_executed=False
-    )
+    service, _, name = address.rpartition(".")
+    known = ", ".join(each.address.removeprefix(f"{service}.") for each in described.methods)
+    reason = f"{service} has no method {name}; it has {known or 'none'}"[:_REASON_SIZE_MAX]
+    text = f"{reason}; the request was not sent"
+    raise BadRequest(text, path="$", reason=reason, may_have_executed=False)
 
 
 def _refused(path: str, reason: str) -> BadRequest:
