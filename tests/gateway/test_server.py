@@ -121,11 +121,27 @@ async def test_a_slow_request_is_closed_and_holds_no_place(
 ) -> None:
     monkeypatch.setattr("requite.web.connection.REQUEST_S", 0.3)
     async with listening(Shop().service) as door:
-        for part in (request("orders.price")[:30], request("orders.price")[:-1]):
-            reader, writer = await door.raw(part)
-            assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
-            writer.close()
+        reader, writer = await door.raw(request("orders.price")[:30])
+        assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
+        writer.close()
         await asyncio.wait_for(door.server.gateway.drain(), WAIT_S)
+
+
+async def test_a_late_body_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("requite.web.connection.REQUEST_S", 0.3)
+    shop = Shop()
+    async with listening(shop.service) as door:
+        reader, writer = await door.raw(request("orders.price")[:-1])
+        answer = await asyncio.wait_for(reader.read(), WAIT_S)
+        writer.close()
+        await asyncio.wait_for(door.server.gateway.drain(), WAIT_S)
+        assert not shop.seen
+    header, _, body = answer.partition(b"\r\n\r\n")
+    assert header.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert b"connection: close" in header.lower()
+    assert b"content-type: application/problem+json" in header.lower()
+    problem = json.loads(body)
+    assert (problem["error"], problem["may_have_executed"]) == ("LateBody", False)
 
 
 async def test_a_client_that_reads_slowly_loses_its_stream_and_not_the_memory() -> None:

@@ -46,6 +46,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "ForeignPage": Kind(403, "The request comes from a web page of another site"),
     "NoMethod": Kind(404, "There is no such method"),
     "BadMethod": Kind(405, "Only another HTTP method is possible here"),
+    "LateBody": Kind(408, "The body did not arrive in time"),
     "TooLarge": Kind(413, "The body is too large"),
     "BadType": Kind(415, "The method takes a body of another content type"),
     "ForeignHost": Kind(421, "The request names a host that is not this gateway"),

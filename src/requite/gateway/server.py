@@ -26,6 +26,7 @@ from requite.shell import clock
 from requite.speaks.registry import parse_url
 from requite.transport.address import Address, TcpAddress, TlsAddress, is_local
 from requite.web.answers import answer_early
+from requite.web.connection import REQUEST_S
 from requite.web.hosts import Hosts
 from requite.web.place import Place
 from requite.web.server import HttpServer
@@ -45,6 +46,7 @@ _PROCESS: Final = Process(__version__, __build__, "gateway")
 _LAST_S: Final = 1.0
 """For how long a stopped gateway sends the last answers, such as those of cancelled calls."""
 _HOLD_BACK: Final = 0.05
+_LATE: Final = Problem("LateBody", f"no whole body within {REQUEST_S:g} s; it has not run")
 _log = logging.getLogger("requite.gateway")
 
 
@@ -111,6 +113,7 @@ class GatewayServer:
             self._app,
             logger="requite.gateway",
             connections_max=max(CONNECTIONS_MAX, 2 * policy.concurrency),
+            late=_LATE.response(""),
         )
 
     @property

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import h11
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 from uvicorn.server import ServerState
 
 from requite.transport.base import Stream
 from requite.transport.sockets import queued_size
 from requite.transport.stream import SocketStream
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
 
 REQUEST_S: Final = 10.0
 """The time from the first byte of a request to its last. The first request of a connection begins
@@ -28,7 +31,8 @@ class HttpProtocol(H11Protocol):
     """uvicorn's protocol. It tells its transport when it has received or answered something.
 
     `warn` gets the warnings that a peer can cause, by kind, any number of times. `logger` gets
-    uvicorn's own errors, such as exceptions of the application.
+    uvicorn's own errors, such as exceptions of the application. `late` answers a request whose body
+    does not arrive in time.
     """
 
     transport: HttpConnection
@@ -41,10 +45,12 @@ class HttpProtocol(H11Protocol):
         *,
         logger: logging.Logger,
         warn: Callable[[str, str], object],
+        late: Response,
     ) -> None:
         super().__init__(config, server_state, app_state)
         self.logger = logger
         self._warn: Final = warn
+        self._late: Final = late
 
     def handle_events(self) -> None:
         """Handle received bytes, or those after a request that was just answered."""
@@ -56,13 +62,33 @@ class HttpProtocol(H11Protocol):
         self._warn("malformed request", f"{self.transport.peer_name}: what it sent is not HTTP")
         super().send_400_response(msg)
 
+    def expire(self) -> None:
+        """Close the connection, since its request has not arrived in time. Answer first if the
+        header has arrived and no answer has begun."""
+        if self.conn.their_state is not h11.SEND_BODY or self.cycle.response_started:
+            self.transport.abort()
+            return
+        self.cycle.disconnected = True  # for the application
+        self.cycle.message_event.set()
+        late = self._late
+        headers = [*late.raw_headers, (b"connection", b"close")]
+        reason = STATUS_PHRASES[late.status_code]
+        for event in (
+            h11.Response(status_code=late.status_code, headers=headers, reason=reason),
+            h11.Data(data=b"" if self.scope["method"] == "HEAD" else bytes(late.body)),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()
+
 
 class HttpConnection(asyncio.Transport):
     """The transport of uvicorn's protocol, and the owner of a `Stream`.
 
     `stream` is `below`, or that of TLS over it. `ended` is called with the reason of the end, and
     `filled` when writing is paused. The connection is closed if a request takes longer than
-    `REQUEST_S` to arrive, and if its peer reads nothing of an answer for `STALLED_S`.
+    `REQUEST_S` to arrive (`HttpProtocol.expire`), and if its peer reads nothing of an answer for
+    `STALLED_S`.
     """
 
     active_at: float
@@ -149,7 +175,7 @@ class HttpConnection(asyncio.Transport):
         self.active_at = self._loop.time()
         self._stop_timer()
         if is_requesting:
-            self._timer = self._loop.call_later(REQUEST_S, self.abort)
+            self._timer = self._loop.call_later(REQUEST_S, self._protocol.expire)
 
     def _is_requesting(self) -> bool:
         """Whether a request is incomplete: its body, its header, or nothing of the first one."""

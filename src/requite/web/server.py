@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
+from starlette.responses import PlainTextResponse
 
 from requite.errors import TransportError
 from requite.shell import clock
@@ -28,6 +29,7 @@ from requite.transport.tls_listener import TlsListener
 from requite.web.connection import HttpConnection, HttpProtocol
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import ASGIApp
 
 _KEEP_ALIVE_S: Final = 75
@@ -47,11 +49,17 @@ class HttpServer:
     warning, at most once a second, of failed handshakes and of peers that do not speak HTTP. Beyond
     `connections_max` open connections (default: `CONNECTIONS_MAX`) the one that has been idle for
     longest is closed. Beyond `UNSENT_MAX` bytes of answers that wait for their clients, those with
-    most of them are closed.
+    most of them are closed. `late` answers a request whose body does not arrive in time (default:
+    408 with a text).
     """
 
     def __init__(
-        self, app: ASGIApp, *, logger: str = "requite.web", connections_max: int | None = None
+        self,
+        app: ASGIApp,
+        *,
+        logger: str = "requite.web",
+        connections_max: int | None = None,
+        late: Response | None = None,
     ) -> None:
         self._listening: list[Closable] = []
         self._is_closed = False
@@ -88,6 +96,7 @@ class HttpServer:
             self._server.lifespan.state,
             logger=uvicorns,
             warn=self._warnings.warn,
+            late=late or PlainTextResponse("the body did not arrive in time", 408),
         )
 
     async def listen(
