@@ -348,6 +348,19 @@ async def test_a_body_of_another_type_is_refused() -> None:
         assert not shop.seen
 
 
+async def test_a_method_without_input_takes_an_empty_body_without_a_type() -> None:
+    async with listening(Shop().service) as door:
+        for content in (b"", None):
+            answer = await door.http.post("/orders.ping", content=content)
+            assert "content-type" not in answer.request.headers
+            assert (answer.status_code, answer.content) == (200, b"null")
+        own = {"Origin": str(door.http.base_url).rstrip("/")}
+        for fields, body in ((own, b""), ({}, b"null"), ({"Content-Type": "text/plain"}, b"")):
+            refused = await door.http.post("/orders.ping", content=body, headers=fields)
+            assert (refused.status_code, refused.json()["error"]) == (415, "BadType")
+        assert (await door.http.post("/orders.raw", content=b"")).status_code == 415
+
+
 # --- pages of other sites -------------------------------------------------------------------------
 async def test_pages_of_other_sites_cannot_make_calls() -> None:
     shop = Shop()

@@ -11,10 +11,11 @@ from starlette.requests import ClientDisconnect
 
 from requite.gateway.problems import Problem
 from requite.typed.codec import FLAWS, JSON, flaw_of
-from requite.typed.schema import is_bytes
+from requite.typed.schema import is_bytes, is_nothing
 from requite.typed.transcoding import from_json, to_json
 
 if TYPE_CHECKING:
+    from starlette.datastructures import Headers
     from starlette.types import Receive
 
     from requite.gateway.policy import GatewayPolicy
@@ -94,14 +95,23 @@ def check_coding(field: str) -> None:
         raise Problem("BadType", "send the body without Content-Encoding; it has not run")
 
 
-def check_type(field: str, method: DescribedMethod) -> None:
+def check_type(headers: Headers, method: DescribedMethod) -> None:
     """Raise `Problem` unless a body has the content type of its method.
 
-    The types are those that web pages of other sites cannot send without the gateway's consent.
+    The types are those that web pages of other sites cannot send without the gateway's consent. So
+    a method without input takes an empty body without a type only from clients other than pages:
+    browsers send `Origin` with each POST of a page.
     """
+    field = headers.get("content-type", "")
+    if not field and is_nothing(method.input) and _is_empty(headers) and "origin" not in headers:
+        return
     wanted = BYTES_TYPE if is_bytes(method.input) else JSON_TYPE
     if field.partition(";")[0].strip().lower() != wanted:
         raise Problem("BadType", f"send Content-Type: {wanted}")
+
+
+def _is_empty(headers: Headers) -> bool:
+    return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
 
 def payload_of(body: bytes, method: DescribedMethod, described: Description) -> bytes:

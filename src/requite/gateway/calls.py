@@ -131,7 +131,7 @@ class Calls:
         except TimeoutError:
             text = f"the service of {address!r} did not describe itself in time; it has not run"
             raise Problem("CallTimeout", text) from None
-        check_type(headers.get("content-type", ""), method)
+        check_type(headers, method)
         data = await body.read(request.receive)
         client = acting_for(self._client, principal.name) if principal.name else self._client
         try:
@@ -144,7 +144,7 @@ class Calls:
             is_same = newer.described.codec == entry.described.codec and changed == method
             if problem.may_have_executed or changed is None or is_same:
                 raise
-            check_type(headers.get("content-type", ""), changed)
+            check_type(headers, changed)
             await self._perform(client, request, send, data, options, newer, changed)
 
     async def _newer(self, entry: Entry, until: float) -> Entry:
