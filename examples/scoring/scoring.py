@@ -41,7 +41,7 @@ async def score(payment: Payment) -> Score:
     risk = BASE_RISK.get(payment.country)
     if risk is None:
         raise UnknownCountry(payment.country)
-    reasons = []
+    reasons: list[str] = []
     if payment.amount >= 1000:
         risk *= 4
         reasons.append("large amount")

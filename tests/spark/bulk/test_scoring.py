@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark import spark_settings
 from tests.support.page_steps import Terminals, steps
+from tests.support.type_checkers import checked
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -47,3 +48,10 @@ def test_the_example_runs_as_its_readme_says(tmp_path: Path) -> None:
         (7, "UnknownCountry", '{"country": "XX"}'),
         (8, "BadRequest", '{"path": "$.hour", "reason": "expected int <= 23"}'),
     ]
+
+
+@pytest.mark.parametrize("checker", ["mypy", "basedpyright"])
+def test_its_types_are_correct(checker: str, tmp_path: Path) -> None:
+    for file in EXAMPLE.glob("*.py"):
+        shutil.copy(file, tmp_path)
+    assert checked(checker, tmp_path) == []
