@@ -84,7 +84,7 @@ class Endpoints:
         self._server: Final = HttpServer(
             Guard(app, manager.config.http),
             logger="requite.pool",
-            connections_max=CONNECTIONS_MAX + (0 if page is None else page.connections_max),
+            connections_max=None if page is None else CONNECTIONS_MAX + page.connections_max,
         )
 
     @property
