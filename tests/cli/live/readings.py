@@ -9,6 +9,20 @@ from requite.protocols.majordomo.census import traffic_of
 from requite.protocols.majordomo.reading import Reading, reading_of
 from requite.request import Status
 
+WORKER = {
+    "service": "orders",
+    "worker": "00aa",
+    "instance": "3ea1",
+    "principal": "ann",
+    "dialect": "0.3",
+    "capacity": 16,
+    "holding": 3,
+    "served": 1000,
+    "draining": False,
+    "heartbeat_ms": 2000,
+}
+"""A worker as `mmi.workers` answers it."""
+
 
 def read(bench: BrokerBench) -> Reading:
     """Return a reading of a broker."""

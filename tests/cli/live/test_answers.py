@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.cli.live.readings import figures
+from tests.cli.live.readings import WORKER, figures
 
 from requite.cli.live.broker_lines import lines_of, service_lines_of
 from requite.cli.live.columns import Cell, fitting, line_of, ordered
@@ -39,18 +39,6 @@ PAIR: Final = {
 }
 BEFORE: Final = figures(pair=PAIR, refused={"overloaded": 6}, denied={"call": 2}).now
 ANSWER: Final = json.loads(to_json(BEFORE))
-WORKER: Final = {
-    "service": "orders",
-    "worker": "00aa",
-    "instance": "3ea1",
-    "principal": "ann",
-    "dialect": "0.3",
-    "capacity": 16,
-    "holding": 3,
-    "served": 1000,
-    "draining": False,
-    "heartbeat_ms": 2000,
-}
 values = st.recursive(
     st.none()
     | st.booleans()

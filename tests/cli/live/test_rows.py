@@ -8,7 +8,7 @@ from math import nan
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.live.readings import figures
+from tests.cli.live.readings import WORKER, figures
 
 from requite.cli.live.broker_lines import Line, lines_of, service_lines_of
 from requite.cli.live.columns import GAP, Tone, fitting, line_of, ordered, titles
@@ -18,18 +18,6 @@ from requite.cli.live.service_rows import BUSIEST, SERVICES
 from requite.cli.live.worker_rows import WORKERS, rows_in
 
 TITLES = [column.title for column in SERVICES]
-WORKER = {
-    "service": "orders",
-    "worker": "00aa",
-    "instance": "3ea1",
-    "principal": "ann",
-    "dialect": "0.3",
-    "capacity": 16,
-    "holding": 3,
-    "served": 1000,
-    "draining": False,
-    "heartbeat_ms": 2000,
-}
 
 
 def text(line: Line) -> str:
