@@ -19,7 +19,7 @@ from requite.cli.output import complain, say
 from requite.errors import RequiteError, TransportError
 from requite.shell.signals import has_terminal, say_nothing_to_reload
 
-_COLLECT: Final = (50_000, 20, 20)  # Python's default: 700, 10, 10
+_COLLECT: Final = (200_000, 20, 20)  # Python's default: 700, 10, 10
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _STOPPED_BY: Final = {
     signal.SIGTERM: ExitCode.STOPPED,
@@ -74,7 +74,8 @@ def collect_rarely() -> None:
 
     For servers that create no reference cycles and hold many objects for a while. With 256 requests
     in flight of a dozen objects each, collections at the default threshold (700) scanned the same
-    objects repeatedly, which took half of the time of a submission.
+    objects repeatedly, which took half of the time of a submission. Under overload, tens of
+    thousands of messages wait: at a threshold of 50,000, goodput is 3 % less than at 200,000.
     """
     gc.freeze()
     gc.set_threshold(*_COLLECT)

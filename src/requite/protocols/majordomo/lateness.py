@@ -37,10 +37,10 @@ def is_late(pending: PendingRequest, now: float) -> bool:
     return pending.deadline - now < service.takes_s + margin_s
 
 
-def is_refused(timeout_s: float, behind_s: float) -> bool:
-    """Return whether to refuse a request of a client that has been behind for `behind_s`
-    ([client-behind])."""
-    return behind_s >= BEHIND_S_MIN and behind_s >= timeout_s * _BEHIND_SHARE
+def refused_up_to_s(behind_s: float) -> float:
+    """Return the longest timeout of the requests to refuse of a client that has been behind for
+    `behind_s` ([client-behind]); 0 if none is refused."""
+    return behind_s / _BEHIND_SHARE if behind_s >= BEHIND_S_MIN else 0.0
 
 
 def learn_time(pending: PendingRequest, now: float) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from requite.engine import Carried, Effect, Refused, Send, SendAll, Warn
 from requite.errors import RemoteViolation
-from requite.protocols.majordomo.lateness import is_refused
+from requite.protocols.majordomo.lateness import refused_up_to_s
 from requite.protocols.majordomo.parties import Client
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.recorders import BrokerObserver
@@ -57,6 +57,7 @@ class Refusals:
         ([client-behind]); yield the other messages, in order."""
         decode, pending = client.dialect.decode_from_client, client.pending
         late: list[ClientRequest] = []
+        refused_up_to_ms = 1000 * refused_up_to_s(behind_s)
         for message in messages:
             try:
                 command = decode(message)
@@ -64,9 +65,8 @@ class Refusals:
                 self._refuse_all(client, late, now)
                 raise
             if (
-                isinstance(command, ClientRequest)
-                and command.timeout_ms
-                and is_refused(command.timeout_ms / 1000, behind_s)
+                command.__class__ is ClientRequest
+                and 0 < command.timeout_ms <= refused_up_to_ms
                 and command.request_id not in pending
             ):
                 late.append(command)
