@@ -26,6 +26,7 @@ from requite.errors import (
     RemoteFailure,
     WorkerLost,
 )
+from requite.trace_context import NO_TRACE, encode_traceparent
 from requite.value import Value
 
 Body = Sequence[bytes]
@@ -193,8 +194,8 @@ class Request:
     unless the caller gave one. `principal` is the name of the caller, as the listener knows it: its
     user in the access file, or its credential (`tls:CN=shop`, over RabbitMQ `amqp:USER`); ""
     without one. For a caller with the right `act`, such as a gateway, it is the user for whom the
-    request is made. `traceparent` is the W3C trace context of the call, "" unless the protocol
-    carries one (MDP 0.3 and AMQP).
+    request is made. `trace` is the trace context of the call (`requite.trace_context`), empty
+    unless the protocol carries one (MDP 0.3 and AMQP).
     """
 
     service: str
@@ -206,7 +207,7 @@ class Request:
     _token: Any = field(
         default=None, repr=False
     )  # identifies the request to the keeper of its lease
-    traceparent: str = ""
+    trace: bytes = NO_TRACE
     principal: str = ""
 
     @property
@@ -214,6 +215,11 @@ class Request:
         """All frames as one byte string."""
         frames = self.frames
         return frames[0] if len(frames) == 1 else b"".join(frames)
+
+    @property
+    def traceparent(self) -> str:
+        """The W3C trace context of the call, as a header; "" for none."""
+        return encode_traceparent(self.trace)
 
     def progress(self, extend: float = 0.0) -> None:
         """Renew the handler's lease by `extend` seconds (0: by the worker's `handler_timeout`)."""

@@ -27,7 +27,6 @@ from requite.shell.aio import AioShell
 from requite.shell.connections import Connections
 from requite.shell.journaling import new_name
 from requite.titanic.endpoint import BrokerEndpoint
-from requite.trace_context import NO_TRACE, decode_traceparent
 
 # As many as a broker gives to a worker (`BrokerPolicy.worker_capacity_max`): those that wait here
 # share one sync, those that wait at the broker do not.
@@ -131,8 +130,7 @@ class TitanicService:
         token = (self, job)
         owner = request.principal.encode()[:OWNER_SIZE_MAX]
         key = request.idempotency_key
-        trace = decode_traceparent(request.traceparent) if request.traceparent else NO_TRACE
-        self._take(_new(Asked, (token, request.service, request.frames, key, owner, trace)))
+        self._take(_new(Asked, (token, request.service, request.frames, key, owner, request.trace)))
 
 
 def _service_names(dialect: Dialect) -> Iterator[str]:

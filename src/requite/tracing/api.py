@@ -7,14 +7,15 @@ Titanics look once, when they are made.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from requite.trace_context import NO_TRACE
+from requite.trace_context import NO_TRACE, is_sampled
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.metrics import Histogram, MeterProvider
-    from opentelemetry.trace import Span, SpanContext, Tracer, TracerProvider
+    from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, Tracer, TracerProvider
 
 _NAME: Final = "requite"
 # Boundaries that the conventions advise for durations, in seconds.
@@ -36,7 +37,7 @@ class Tracing:
         self.attach: Final = context.attach
         self.detach: Final = context.detach
         self._no_span: Final = context.Context()
-        self._no_parent: Final = trace.INVALID_SPAN_CONTEXT
+        self._remote_parent: Final = _remote_parents()
         self._trace: Final = trace
         self.current_span: Final = trace.get_current_span
         self.within: Final = trace.set_span_in_context
@@ -62,34 +63,23 @@ class Tracing:
         if self._histogram is not None:
             self._histogram.record(duration_s, attributes)
 
-    def is_left_out(self, parent: SpanContext) -> bool:
-        """Whether the sampler is known to leave out all spans below this one, which is not sampled.
+    def is_left_out(self, trace: bytes) -> bool:
+        """Whether the sampler is known to leave out all spans below the remote parent in `trace`.
 
-        Asking it takes 4.3 us (SDK 1.45, CPython 3.11), as much as the fifth part of a call.
+        Asking it takes 2.9 us (SDK 1.45, CPython 3.11), as much as the fifth part of a call.
         """
+        return bool(trace) and not is_sampled(trace) and self._follows_remote
+
+    def is_left_out_here(self, parent: SpanContext) -> bool:
+        """The same for the current span of this process."""
         if parent.trace_flags.sampled or not parent.is_valid:
             return False
         return self._follows_remote if parent.is_remote else self._follows_local
 
-    def parent_of(self, trace: bytes) -> SpanContext:
-        """Return the remote parent of a trace context; an invalid one if there is no trace."""
-        api = self._trace
-        if not trace:
-            return self._no_parent
-        parent: SpanContext = api.SpanContext(
-            int.from_bytes(trace[:16], "big"),
-            int.from_bytes(trace[16:24], "big"),
-            is_remote=True,
-            trace_flags=api.TraceFlags(trace[24]),
-        )
-        return parent
-
-    def context_of(self, parent: SpanContext) -> Context:
-        """Return a context in which a remote parent is the current span; one without a span if it
-        is invalid."""
-        if not parent.is_valid:
-            return self._no_span
-        return self.within(self._trace.NonRecordingSpan(parent), self._no_span)
+    def context_of(self, trace: bytes) -> Context:
+        """Return a context whose current span is the remote parent in `trace`; one without a span
+        if there is none."""
+        return self.within(self._remote_parent(trace), self._no_span) if trace else self._no_span
 
     @property
     def kinds(self) -> Any:
@@ -100,6 +90,33 @@ class Tracing:
         """Mark a span as failed; `error` is the name of the class."""
         span.set_attribute("error.type", error)
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, text))
+
+
+def _remote_parents() -> Callable[[bytes], NonRecordingSpan]:
+    """Return the class of spans of other processes; it is made with a trace context.
+
+    Few of them are looked at: the parent of a handler that makes no calls of its own only is if it
+    is sampled.
+    """
+    from opentelemetry import trace
+
+    class RemoteParent(trace.NonRecordingSpan):
+        def __init__(self, context: bytes) -> None:
+            self._trace = context
+
+        def __repr__(self) -> str:
+            return f"RemoteParent({self.get_span_context()!r})"
+
+        def get_span_context(self) -> SpanContext:
+            context = self._trace
+            return trace.SpanContext(
+                int.from_bytes(context[:16], "big"),
+                int.from_bytes(context[16:24], "big"),
+                is_remote=True,
+                trace_flags=trace.TraceFlags(context[24]),
+            )
+
+    return RemoteParent
 
 
 def tracing(duration: str = "") -> Tracing | None:

@@ -64,7 +64,7 @@ class CallSpans:
         span = None
         if tracing.tracer is not None:
             context = tracing.current_span().get_span_context()
-            if not tracing.is_left_out(context):
+            if not tracing.is_left_out_here(context):
                 span = tracing.tracer.start_span(
                     asked.service or "call",
                     kind=tracing.kinds.CLIENT,

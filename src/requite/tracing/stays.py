@@ -62,7 +62,7 @@ class BrokerSpans:
         service = facts["service"].decode(errors="replace")
         self._spans[key] = tracer.start_span(
             f"broker {service}",
-            context=self._tracing.context_of(self._tracing.parent_of(trace)),
+            context=self._tracing.context_of(trace),
             attributes={"rpc.system.name": "requite", "rpc.method": service},
         )
 
@@ -91,7 +91,7 @@ class TitanicSpans:
         service = facts["service"].decode(errors="replace")
         span = tracer.start_span(
             f"titanic {service}",
-            context=self._tracing.context_of(self._tracing.parent_of(trace)),
+            context=self._tracing.context_of(trace),
             attributes={
                 "rpc.system.name": "requite",
                 "rpc.method": service,

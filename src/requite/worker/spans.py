@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from requite.request import Request
 from requite.shell import clock
-from requite.trace_context import NO_TRACE, decode_traceparent
 from requite.tracing.api import Tracing, tracing
 from requite.worker.handler import Kind, Service, closing_parts, text_of
 
@@ -45,21 +44,27 @@ class _Serving(NamedTuple):
 class _InSpan:
     """A context manager: its body is a request at its handler, in the span of that."""
 
-    __slots__ = ("_attached", "_began", "_request", "_serving", "_span")
+    __slots__ = ("_attached", "_began", "_goes_on", "_request", "_serving", "_span")
 
     def __init__(self, serving: _Serving, request: Request) -> None:
         self._serving: Final = serving
         self._request: Final = request
         self._span: Span | None = None
+        self._goes_on = False
+
+    def go_on(self) -> ExitStack:
+        """Return a context manager whose end is that of the span, in place of this one's."""
+        self._goes_on = True
+        stack = ExitStack()
+        stack.push(self._end)
+        return stack
 
     def __enter__(self) -> None:
         name, tracing = self._serving
         request = self._request
         self._began = clock.now()
-        trace = decode_traceparent(request.traceparent) if request.traceparent else NO_TRACE
-        parent = tracing.parent_of(trace)
-        context = tracing.context_of(parent)
-        if tracing.tracer is not None and not tracing.is_left_out(parent):
+        context = tracing.context_of(request.trace)
+        if tracing.tracer is not None and not tracing.is_left_out(request.trace):
             self._span = tracing.tracer.start_span(
                 name or "request",
                 context=context,
@@ -74,6 +79,15 @@ class _InSpan:
         self._attached = tracing.attach(context)
 
     def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._goes_on:
+            self._end(kind, error, traceback)
+
+    def _end(
         self,
         _kind: type[BaseException] | None,
         error: BaseException | None,
@@ -94,11 +108,11 @@ class _InSpan:
 
 def _coroutine(handler: Callable[[Request], Any], serving: _Serving) -> Callable[[Request], Any]:
     async def run(request: Request) -> Any:
-        with ExitStack() as stack:
-            stack.enter_context(_InSpan(serving, request))
+        span = _InSpan(serving, request)
+        with span:
             result = await handler(request)
             if isinstance(result, AsyncIterator):  # of partial replies
-                return _within(stack.pop_all(), result)
+                return _within(span.go_on(), result)
             return result
 
     return run

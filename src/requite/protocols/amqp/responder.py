@@ -58,6 +58,7 @@ from requite.protocols.amqp.request_queue import RequestQueue
 from requite.protocols.amqp.sizes import SizeLimit
 from requite.protocols.amqp.wire import Event, ReplyStatus
 from requite.request import Request, Status
+from requite.trace_context import decode_traceparent
 
 _ENDS: Final = ENDS | {Status.OVERLOADED}
 _CALL_ID_DIGITS: Final = 32
@@ -259,9 +260,10 @@ class AmqpResponder(ConnectedEngine):
             key = key.encode()
         if not isinstance(key, bytes):
             raise RemoteViolation(f"the header {wire.IDEMPOTENCY_KEY} is neither text nor bytes")
-        parent = wire.traceparent_of(properties.headers)
         remaining_s = wire.remaining_s(properties)
-        request = Request(self._service, (body,), job.attempt, remaining_s, key, traceparent=parent)
+        request = Request(self._service, (body,), job.attempt, remaining_s, key)
+        if parent := wire.traceparent_of(properties.headers):
+            request.trace = decode_traceparent(parent)
         if properties.user_id:
             request.principal = f"amqp:{properties.user_id}"
         return request

@@ -79,24 +79,30 @@ from requite.protocols.majordomo.wire import (
     WorkerPartial,
     WorkerRequest,
 )
-from requite.trace_context import TRACE_SIZE
+from requite.trace_context import NO_TRACE, TRACE_SIZE, is_valid
 
 # Bound once: as attributes of the layouts they cost 0.04 us more per use.
 _C_REQUEST_PREFIX: Final = C_REQUEST.prefix
 _UNTRACED: Final = bytes(TRACE_SIZE)
+_C_REQUEST_TRACED_PREFIX: Final = C_REQUEST_TRACED.prefix
 _C_FINAL_PREFIX: Final = C_FINAL.prefix
 _W_REQUEST_PREFIX: Final = W_REQUEST.prefix
 _W_REQUEST_OF_PREFIX: Final = W_REQUEST_OF.prefix
+_W_REQUEST_TRACED_PREFIX: Final = W_REQUEST_TRACED.prefix
 _W_FINAL_PREFIX: Final = W_FINAL.prefix
 _C_REQUEST_SIZE: Final = C_REQUEST.fixed.size
+_W_REQUEST_SIZE: Final = W_REQUEST.fixed.size
+_W_REQUEST_TRACED_SIZE: Final = W_REQUEST_TRACED.fixed.size
 _unpack_c_request: Final = C_REQUEST.fixed.unpack_from
 _unpack_c_final: Final = C_FINAL.fixed.unpack
 _unpack_w_request: Final = W_REQUEST.fixed.unpack
+_unpack_w_request_traced: Final = W_REQUEST_TRACED.fixed.unpack
 _unpack_w_final: Final = W_FINAL.fixed.unpack
 _pack_c_request: Final = C_REQUEST.fixed.pack
 _pack_c_final: Final = C_FINAL.fixed.pack
 _pack_w_request: Final = W_REQUEST.fixed.pack
 _pack_w_request_of: Final = W_REQUEST_OF.fixed.pack
+_pack_w_request_traced: Final = W_REQUEST_TRACED.fixed.pack
 
 
 class Mdp03:
@@ -114,22 +120,27 @@ class Mdp03:
     has_partials: bool = True
 
     def decode_from_client(self, message: Message) -> FromClient:
-        """Decode at the broker. The fast path: a REQUEST."""
+        """Decode at the broker. The fast path: a REQUEST, or REQUEST_TRACED."""
         try:
             header = message[0]
             prefix, request_id, timeout, flags, service_size, call_id = _unpack_c_request(header)
             tail = header[_C_REQUEST_SIZE:]
+            trace = NO_TRACE
+            if prefix == _C_REQUEST_TRACED_PREFIX:  # the same fields, and then the trace
+                trace, tail = tail[:TRACE_SIZE], tail[TRACE_SIZE:]
             key = b""
             if len(tail) > service_size:
                 key, tail = tail[service_size:], tail[:service_size]
             if (
-                prefix == _C_REQUEST_PREFIX
+                (prefix == _C_REQUEST_PREFIX or is_valid(trace))
                 and len(tail) == service_size
                 and len(key) <= KEY_SIZE_MAX
                 and len(message) > 1
             ):
                 flags &= NOT_IDEMPOTENT
-                return ClientRequest(tail, message[1:], request_id, timeout, flags, key, call_id)
+                return ClientRequest(
+                    tail, message[1:], request_id, timeout, flags, key, call_id, b"", trace
+                )
         except (struct.error, IndexError):
             pass  # not a complete REQUEST: see `decode`
         return decode(message, CLIENT_MAGIC, FROM_CLIENT)
@@ -155,15 +166,24 @@ class Mdp03:
         return decode(message, WORKER_MAGIC, FROM_WORKER)
 
     def decode_to_worker(self, message: Message) -> ToWorker:
-        """Decode at the worker. The fast path: a REQUEST without a key."""
-        try:
-            prefix, dispatch_id, timeout_ms, attempt, call_id = _unpack_w_request(message[0])
-            if prefix == _W_REQUEST_PREFIX and len(message) > 1:
-                return WorkerRequest(
-                    b"", message[1:], dispatch_id, timeout_ms, attempt, b"", call_id
-                )
-        except (struct.error, IndexError):
-            pass
+        """Decode at the worker. The fast path: a REQUEST, or REQUEST_TRACED, without a key and a
+        principal."""
+        if len(message) > 1:
+            header = message[0]
+            if len(header) == _W_REQUEST_SIZE:
+                prefix, dispatch_id, timeout_ms, attempt, call_id = _unpack_w_request(header)
+                if prefix == _W_REQUEST_PREFIX:
+                    return WorkerRequest(
+                        b"", message[1:], dispatch_id, timeout_ms, attempt, b"", call_id
+                    )
+            elif len(header) == _W_REQUEST_TRACED_SIZE:
+                fields = _unpack_w_request_traced(header)
+                prefix, dispatch_id, timeout_ms, attempt, size, call_id, trace = fields
+                if prefix == _W_REQUEST_TRACED_PREFIX and not size and is_valid(trace):
+                    return WorkerRequest(
+                        *(b"", message[1:], dispatch_id, timeout_ms, attempt, b"", call_id),
+                        *(b"", trace),
+                    )
         return decode(message, WORKER_MAGIC, TO_WORKER)
 
     def encode(self, command: Command) -> Message:
@@ -197,11 +217,12 @@ class Mdp03:
             named = (request_id, timeout_ms, flags, *sizes, call_id, trace)
             return encode(C_REQUEST_FOR, named, service + principal + key, body)
         fields = (request_id, timeout_ms, flags, len(service), call_id)
-        if trace:
-            check_size("trace context", trace, TRACE_SIZE)
-            return encode(C_REQUEST_TRACED, (*fields, trace), service + key, body)
         try:
-            header = _pack_c_request(_C_REQUEST_PREFIX, *fields)
+            if trace:
+                check_size("trace context", trace, TRACE_SIZE)
+                header = _pack_c_request(_C_REQUEST_TRACED_PREFIX, *fields) + trace
+            else:
+                header = _pack_c_request(_C_REQUEST_PREFIX, *fields)
         except struct.error as error:
             raise no_room(C_REQUEST, fields) from error
         return [header + service + key, *body]
@@ -230,13 +251,13 @@ class Mdp03:
         REQUEST_OF; `address` is not carried."""
         if not body:
             raise no_body(W_REQUEST)
-        if trace:
-            check_key(W_REQUEST_TRACED, key)
-            check_size("trace context", trace, TRACE_SIZE)
-            fields = (dispatch_id, timeout_ms, attempt, len(principal), call_id, trace)
-            return encode(W_REQUEST_TRACED, fields, principal + key, body)
         try:
-            if principal:
+            if trace:
+                check_size("trace context", trace, TRACE_SIZE)
+                size = len(principal)
+                fields = (dispatch_id, timeout_ms, attempt, size, call_id, trace)
+                header = _pack_w_request_traced(_W_REQUEST_TRACED_PREFIX, *fields) + principal
+            elif principal:
                 header = (
                     _pack_w_request_of(
                         _W_REQUEST_OF_PREFIX,

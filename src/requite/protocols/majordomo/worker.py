@@ -67,7 +67,6 @@ from requite.protocols.majordomo.wire import (
     WorkerRequest,
 )
 from requite.request import Request
-from requite.trace_context import encode_traceparent
 
 # PROGRESS is sent at most this often per lease, however often a handler reports it.
 _PROGRESS_PER_LEASE_MAX: Final = 8
@@ -222,7 +221,7 @@ class MajordomoWorker(Machine):
         if command.principal:
             request.principal = command.principal.decode(errors="replace")
         if command.trace:
-            request.traceparent = encode_traceparent(command.trace)
+            request.trace = command.trace
         jobs.deliver(job, None, request, self._out, now, attempt=attempt)
 
     def _received_other(self, command: ToWorker, now: float) -> None:
