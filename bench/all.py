@@ -99,8 +99,8 @@ PARTS: Final = (
     Part("memory", "bench.memory", 120, "--count 4", needs_quiet=False),
     Part(
         "overload",
-        "bench.growth --curve overload brokers --seconds 1",
-        110,
+        "bench.growth --curve overload brokers --seconds 2",
+        330,
         "--seconds 0.2 --points 1",
     ),
     Part(
