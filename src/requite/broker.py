@@ -20,7 +20,7 @@ from requite.access.exposure import check_exposure
 from requite.access.guard import AccessOption, AuthenticateOption, Guard, make_guard
 from requite.chronicle import Chronicle, Kind, WriterRole
 from requite.engine import Note, Wake
-from requite.errors import ConfigurationError
+from requite.errors import ConfigurationError, LocalViolation
 from requite.framing import (
     IdentityTable,
     Limits,
@@ -33,6 +33,7 @@ from requite.framing.handover import Handover
 from requite.framing.zmtp_mechanism import Mechanism, PlainServer
 from requite.pair import Pair
 from requite.pair.standby_gate import StandbyGate, as_facts
+from requite.principal import Principal
 from requite.protocols.majordomo.broker import MajordomoBroker
 from requite.protocols.majordomo.census import (
     Census,
@@ -175,11 +176,11 @@ class Broker(Daemon):
             check_passwords_are_private(
                 [address for address, _ in places if keys is None], insecure=insecure
             )
+        self._inside = InprocAddress(f"inside-{name.hex()}")
         self._titanic: Titanic | None = None
         if titanic is not None:
-            place = InprocAddress(f"titanic-{name.hex()}")
-            listen.append(Endpoint(place, Handover))
-            self._titanic = _keeper(place, titanic)
+            listen.append(Endpoint(self._inside, Handover))
+            self._titanic = _keeper(self._inside, titanic)
         self._shell = AioShell(
             gate or self._engine,
             Connections(
@@ -195,8 +196,7 @@ class Broker(Daemon):
     @property
     def endpoints(self) -> list[str]:
         """Addresses at which the broker listens, with actual ports; empty before `start`."""
-        addresses = self._shell.addresses
-        return [str(address) for address in (addresses[:-1] if self._titanic else addresses)]
+        return [str(each) for each in self._shell.addresses if each != self._inside]
 
     def snapshot(self) -> Snapshot:
         """Return the broker's tables: services, workers, counts of pending requests."""
@@ -241,6 +241,31 @@ class Broker(Daemon):
         if self._engine.draining:
             return "the broker is being drained"
         return "" if self._pair is None else self._pair.trouble
+
+    async def listen_inside(self) -> InprocAddress:
+        """Listen, once, at an address for clients of this process, and return it; call after
+        `start`.
+
+        They speak with `Handover`, and may make requests for each user, with the rights of that
+        user; requests for nobody need no right.
+        """
+        if self._inside not in self._shell.addresses:
+            await self._shell.listen(Endpoint(self._inside, Handover))
+        return self._inside
+
+    def switch_pair(self, principal: Principal) -> None:
+        """Switch the active broker of the pair for `principal`, and journal it. Raises what
+        `Pair.switch` does, and `LocalViolation` if this broker belongs to no pair."""
+        if self._pair is None:
+            raise LocalViolation("this broker belongs to no pair")
+        self._pair.switch()
+        now, told = clock.now(), "switched the pair"
+        self._engine.record_access(Kind.ADMITTED, principal.name, "admin", now, told, b"switch")
+
+    def deny_switch(self, principal: Principal) -> None:
+        """Journal that `principal` has no right to switch the pair."""
+        now, why = clock.now(), f"{principal} has no right to switch the pair"
+        self._engine.record_access(Kind.DENIED, principal.name, "admin", now, why, b"switch")
 
     async def read_access(self) -> None:
         """Read the access file again, and apply it to new and open connections. Raises

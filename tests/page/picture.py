@@ -84,6 +84,7 @@ async def main(calls_s: float) -> None:
                     await take(page, "page-home.png", broker.page, 1100)
                     await take(page, "page-phone.png", broker.page, 390, dark=True)
                     await take(page, "page-service.png", f"{broker.page}/services/slow", 1100)
+                    await take(page, "page-act.png", f"{broker.page}/acts/pause?of=slow", 900)
                     worker.send(signal.SIGKILL)
                 await asyncio.sleep(3.0)
                 retried = _retried(journal)

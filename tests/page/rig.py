@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 from tests.cli.command import WAIT_S, Running, requite, running, running_worker
 from tests.support.live import eventually
@@ -76,13 +77,25 @@ class Answer(NamedTuple):
 
 
 def get(
-    broker: Shown, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
+    broker: Shown,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    method: str = "GET",
+    body: str | None = None,
 ) -> Answer:
     """Ask for a page."""
     connection = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=WAIT_S)
     try:
-        connection.request(method, path, headers={"Accept": "text/html", **(headers or {})})
+        connection.request(method, path, body, {"Accept": "text/html", **(headers or {})})
         response = connection.getresponse()
         return Answer(response.status, response.read().decode(), response.headers)
     finally:
         connection.close()
+
+
+def post(
+    broker: Shown, path: str, headers: Mapping[str, str] | None = None, **fields: str
+) -> Answer:
+    """Send the form of a page."""
+    form = {"Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+    return get(broker, path, form, "POST", urlencode(fields))

@@ -38,7 +38,7 @@ def test_a_worker_shows_the_requests_that_it_holds(tmp_path: Path) -> None:
 
 
 def workers_of(text: str) -> str:
-    return text.partition('<div id="workers">')[2]
+    return text.partition('<div id="workers"')[2]
 
 
 def test_a_request_that_fails_as_it_should_is_not_green(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ from requite.pool.manager.endpoints import Endpoints
         ("POST /version", "Origin: localhost", 403, "localhost"),
         ("POST /version", "Origin: ", 403, "http.hosts"),
         ("GET /status", "Origin: https://evil.example", 403, "http.hosts"),
+        ("GET /status", "Sec-Fetch-Site: cross-site", 403, "pages of other sites"),
+        ("POST /version", "Sec-Fetch-Site: same-site", 403, "pages of other sites"),
         ("POST /version", "Content-Type: text/plain", 415, "application/json"),
         ("POST /version", "Content-Type: text/plain; application/json", 415, "application/json"),
         ("POST /version", "Content-Type: application/x-www-form-urlencoded", 415, "json"),

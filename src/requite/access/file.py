@@ -42,7 +42,7 @@ USER_ID_MAX: Final = (1 << 32) - 2  # the last one stands for "no user"
 AMOUNT_MAX: Final = 1 << 62
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 _KINDS: Final = ("tls", "curve", "local", KIND)
-_ADMIN: Final = ("stats", "kick", "pause", "purge", "drain", "titanic")
+_ADMIN: Final = ("stats", "kick", "pause", "purge", "drain", "switch", "titanic")
 _TITANIC: Final = ("submit",)
 _DEFAULT: Final = "default"
 

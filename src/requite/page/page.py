@@ -5,6 +5,8 @@ GET /services/NAME         one service
 GET /requests              search for a request, or ?failed=1&since=10m
 GET /requests/ID           the story of a request
 GET /events                changes of the first two, as server-sent events
+GET, POST /acts/VERB       ask whether to do something, and do it (`acting.py`)
+GET /stored                stored requests that are poisoned
 GET /page.css, /page.js    open to everybody, as they say nothing about the broker
 """
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +23,8 @@ from starlette.routing import Route
 
 from requite.errors import StorageError
 from requite.framing.web_hosts import canonical, is_loopback
+from requite.page.acting import Acting, BrokerToOperate
+from requite.page.acts import KICK, OF_BROKER, OF_PAIR, OF_SERVICE, links
 from requite.page.assets import file_routes
 from requite.page.curves import Curves
 from requite.page.history import EVERY_S, History
@@ -47,6 +51,10 @@ _Handler: TypeAlias = Callable[[Request, Principal], Awaitable[Response]]
 _log: Final = logging.getLogger("requite.page")
 
 
+class BrokerWithPage(BrokerToShow, BrokerToOperate, Protocol):
+    """A broker that has a page."""
+
+
 class Page:
     """The page of `broker`, for everybody, or with a guard for its users with the right `admin` of
     `stats`.
@@ -58,7 +66,7 @@ class Page:
 
     def __init__(
         self,
-        broker: BrokerToShow,
+        broker: BrokerWithPage,
         *,
         named_max: int = NAMED_MAX,
         guard: Guard | None = None,
@@ -71,6 +79,8 @@ class Page:
         self._history: Final = History()
         curves = Curves(self._history)
         self._views: Final = Views(Home(curves), Services(broker, curves))
+        self._broker: Final = broker
+        self._acting: Final = Acting(broker)
         self._searcher: Final = searcher
         self._requests: Final = Requests(searcher)
         self._streams: Final[Streams[BrokerSnapshot, View]] = Streams(
@@ -95,6 +105,9 @@ class Page:
             self._get("/services/{name:path}", self._show_service),
             self._get("/requests", lambda request, _: requests.search(request)),
             self._get("/requests/{id:path}", lambda request, _: requests.story(request)),
+            self._get("/stored", self._acting.stored),
+            self._get("/acts/{verb}", self._acting.ask),
+            self._checked("POST", "/acts/{verb}", self._acting.perform),
             *file_routes(),
         ]
 
@@ -127,6 +140,7 @@ class Page:
     async def close(self) -> None:
         """End all streams and readings."""
         self._streams.close()
+        await self._acting.close()
         for each in self._tasks:
             each.cancel()
         if self._tasks:
@@ -146,6 +160,9 @@ class Page:
 
     # --- who may see it ---------------------------------------------------------------------------
     def _get(self, path: str, handler: _Handler) -> Route:
+        return self._checked("GET", path, handler)
+
+    def _checked(self, method: str, path: str, handler: _Handler) -> Route:
         async def checked(request: Request) -> Response:
             server = request.scope["server"]
             if server is None or not self.is_shown_at(server[0]):
@@ -168,7 +185,7 @@ class Page:
                 return _denied(principal)
             return await handler(request, principal)
 
-        return Route(path, checked, methods=["GET"])
+        return Route(path, checked, methods=[method])
 
     async def _visitor(self, request: Request) -> Principal:
         if self._authorization is None:
@@ -180,17 +197,24 @@ class Page:
         """Return the parts of an open page, whose service may be gone for a while."""
         return self._views.parts(snapshot, view) or GONE
 
-    async def _show_home(self, request: Request, _principal: Principal) -> Response:
+    async def _show_home(self, request: Request, principal: Principal) -> Response:
         view = view_of(request.query_params)
         parts = self._views.parts(await self._readings.latest(), view)
-        return answer("home.html", {"view": view, "parts": parts})
+        verbs = OF_BROKER if self._broker.pair is None else (*OF_BROKER, *OF_PAIR)
+        return answer("home.html", {"view": view, "parts": parts, "acts": links(principal, verbs)})
 
-    async def _show_service(self, request: Request, _principal: Principal) -> Response:
+    async def _show_service(self, request: Request, principal: Principal) -> Response:
         name = request.path_params.get("name") or request.query_params.get("name", "")
         parts = self._views.parts(await self._readings.latest(), ServiceView(name))
         if parts is None:
             return _no_service(name)
-        return answer("service.html", {"name": name, "parts": parts})
+        values = {
+            "name": name,
+            "parts": parts,
+            "acts": links(principal, OF_SERVICE, name),
+            "may_kick": bool(links(principal, KICK)),
+        }
+        return answer("service.html", values)
 
     async def _stream(self, request: Request, principal: Principal) -> Response:
         query = request.query_params

@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 class BrokerToShow(BrokerReader, Protocol):
-    """A broker that has a page."""
+    """What the page reads of a broker."""
 
     def worker_views(self, service: str, workers_max: int, holds_max: int) -> list[WorkerView]: ...
 

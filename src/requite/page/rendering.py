@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from math import nan
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
@@ -94,6 +94,12 @@ def request_url(request_id: str) -> str:
     return f"/requests/{quote(request_id, safe='')}"
 
 
+def act_url(verb: str, of: str = "", service: str = "") -> str:
+    """Return the address of an act on `of`, which is asked for at the page of a `service`."""
+    query = urlencode({name: each for name, each in {"of": of, "from": service}.items() if each})
+    return f"/acts/{verb}" + (f"?{query}" if query else "")
+
+
 _templates: Final = Environment(
     loader=PackageLoader("requite.page"),
     autoescape=True,
@@ -117,6 +123,7 @@ _templates.filters |= {
 _templates.globals |= {
     "service_url": service_url,
     "request_url": request_url,
+    "act_url": act_url,
     "counted": words.counted,
     "charts_width": charts.WIDTH,
     "charts_height": charts.HEIGHT,

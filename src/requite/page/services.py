@@ -54,7 +54,12 @@ class Services:
             "total": {name: number for name, number in total.items() if number},
         }
         worker_views = self._broker.worker_views(view.name, WORKERS_MAX, HOLDS_MAX)
-        workers = {"workers": worker_views, "now": now, "more": seen.workers - len(worker_views)}
+        workers = {
+            "workers": worker_views,
+            "service": view.name,
+            "now": now,
+            "more": seen.workers - len(worker_views),
+        }
         return {
             "state": render("_service.html", values),
             "charts": "" if named is None else self._curves.of_service(view.name),

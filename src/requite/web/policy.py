@@ -16,7 +16,8 @@ def page_headers(*, forms: str = "'none'", cache: str = "no-cache") -> Mapping[s
     return {
         "Content-Security-Policy": _POLICY.format(forms=forms),
         "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
+        # With "no-referrer", browsers send forms without their origin, too.
+        "Referrer-Policy": "same-origin",
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cache-Control": cache,

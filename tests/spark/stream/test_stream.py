@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,8 +15,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.events import NOON, EventBuilder, call_id, instant
+from tests.support.live import eventually
 
-from requite.spark import schemas
+from requite.chronicle import EventRow, Kind, WriterRole
+from requite.errors import RequiteError
+from requite.journal import Journal as RequestJournal
+from requite.spark import register, schemas
 from requite.spark.watch.alerts import alerts
 from requite.spark.watch.watched_request import Patience
 from requite.spark.watch.watching import Watching
@@ -128,3 +133,25 @@ def test_a_watch_resumes_where_it_was_stopped(
         assert found.empty()
     kinds = sorted(row.kind for row in table(spark, out).collect())
     assert kinds == ["ACCEPTED_TWICE", "ORPHAN"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_journal_that_is_removed_ends_the_watch_with_a_sentence(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    register(spark)
+    folder = tmp_path / "journal"
+    with RequestJournal(folder, WriterRole.BROKER, b"broker-1") as journal:
+        accepted = EventRow(time.monotonic(), Kind.ACCEPTED, call_id(1), b"echo")
+        journal.chronicle.event_rows.append(accepted)
+    events = spark.readStream.format("requite").load(str(folder))
+    run = Watching(events, print, checkpoint=tmp_path / "checkpoint", every_s=0.2)
+    try:
+        eventually(lambda: run.query.lastProgress, "a batch has ended", within_s=90)
+        shutil.rmtree(folder)
+        with pytest.raises(RequiteError, match="journal") as failure:
+            run.wait(Event(), 90)
+        assert "\n" not in str(failure.value)
+    finally:
+        run.stop()

@@ -4,6 +4,7 @@
 |---|---|
 | 421 | a `Host` that is not the address of the connection, a loopback name or in `http.hosts` |
 | 403 | an `Origin` with another host than these: a page of another site |
+| 403 | what a browser says to send for a page of another site, other than a link that it follows |
 | 401 | a POST without the token of `http.token_file` |
 | 415 | a POST whose body is not JSON: pages may send other types without the server's consent |
 """
@@ -57,7 +58,10 @@ class Guard:
             return _refuse(421, f"{host} is not a host of this manager; {_ADD_HOST}")
         if (origin := self._hosts.foreign_origin(scope)) is not None:
             return _refuse(403, f"web pages of {origin} may not use this manager; {_ADD_HOST}")
-        if scope["method"] != "POST":
+        is_change = scope["method"] == "POST"
+        if self._hosts.is_foreign_fetch(scope, is_entry=not is_change):
+            return _refuse(403, "web pages of other sites may not use this manager")
+        if not is_change:
             return None
         if self._token and not self._is_authorised(headers.get("authorization", "")):
             return _refuse(401, _NO_TOKEN, {"WWW-Authenticate": "Bearer"})

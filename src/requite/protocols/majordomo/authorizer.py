@@ -72,6 +72,12 @@ class Authorizer:
             self._admit(client, user, now)
         return ""
 
+    def user_of(self, client: Client, user: bytes) -> Principal:
+        """Return for whom a client makes a request: the user that it names, or itself."""
+        if not user or self.principal_named is None:
+            return client.principal
+        return self.principal_named(user.decode(errors="replace"))
+
     def _admit(self, client: Client, user: bytes, now: float) -> None:
         """Journal that a client may act for a user, if that is news ([for-journaled])."""
         act = client.principal_name, user

@@ -212,10 +212,10 @@ class MajordomoBroker:
         )
 
     def record_access(
-        self, kind: Kind, principal: str, verb: str, now: float, reason: str = ""
+        self, kind: Kind, principal: str, verb: str, now: float, reason: str = "", name: bytes = b""
     ) -> None:
-        """Journal an access decision of the listener."""
-        self._observer.access(kind, Principal(principal), verb, b"", now, reason)
+        """Journal an access decision that was made outside of the engine."""
+        self._observer.access(kind, Principal(principal), verb, name, now, reason)
 
     # --- peers come and go ----------------------------------------------------------------------
     def _peer_joined(self, event: PeerJoined, now: float) -> None:

@@ -280,7 +280,7 @@ class Clients:
         """Answer a request that the client has no right to make ([denied])."""
         name = command.service
         if name in ACTS:
-            self._operations.denied(client, name, reason, now)
+            self._operations.denied(client.principal, name, reason, now)
         else:
             self._authorizer.deny(client, "call", name, reason, now)
         if client.dialect.has_ids or not name.startswith(MMI_PREFIX):
@@ -298,7 +298,10 @@ class Clients:
         if not denied:
             return True
         if client.principal is INSIDE:
-            self._authorizer.deny(client, "call", name, denied, now)
+            if name in ACTS:
+                self._operations.denied(self._authorizer.user_of(client, user), name, denied, now)
+            else:
+                self._authorizer.deny(client, "call", name, denied, now)
             self._refusals.refuse(client, command, Status.DENIED, denied, now)
         elif not self._is_too_fast(client, command, now):
             self._authorizer.deny(client, "act", user, denied, now)
@@ -308,7 +311,8 @@ class Clients:
 
     def _manage(self, client: Client, command: ClientRequest, now: float) -> None:
         if command.service in ACTS:
-            body = self._operations.perform(client, command.service, command.body, now)
+            who = self._authorizer.user_of(client, command.principal)
+            body = self._operations.perform(client, who, command.service, command.body, now)
         else:
             body = self._management.answer(client, command.service, command.body, now)
         is_costly = self._management.is_costly(command.service)

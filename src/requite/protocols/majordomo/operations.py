@@ -23,7 +23,7 @@ from typing import Final
 from requite import engine
 from requite.chronicle import Kind
 from requite.engine import Effect, Peer, Warn
-from requite.principal import INSIDE
+from requite.principal import INSIDE, Principal
 from requite.protocols.majordomo.directory import Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
 from requite.protocols.majordomo.parties import Client, Departed, Party, Service, Worker
@@ -67,9 +67,17 @@ class Operations:
             b"mmi.purge": self._purge,
         }
 
-    def perform(self, operator: Client, name: bytes, body: Sequence[bytes], now: float) -> bytes:
-        """Perform and journal an act ([ops-journaled]); return the answer. `name` is in `ACTS`."""
-        subject, who = body[0], str(operator.principal)
+    def perform(
+        self,
+        operator: Client,
+        principal: Principal,
+        name: bytes,
+        body: Sequence[bytes],
+        now: float,
+    ) -> bytes:
+        """Perform and journal an act of `principal` ([ops-journaled]); return the answer to the
+        client `operator`. `name` is in `ACTS`."""
+        subject, who = body[0], str(principal)
         if name == b"mmi.kick":
             reason = b" ".join(body[1:])[:_REASON_MAX].decode(errors="replace")
             done = self._kick(operator, subject, f"{who} kicked it: {reason or 'no reason'}", now)
@@ -82,17 +90,13 @@ class Operations:
         outcome = ", ".join(f"{count} {what}" for what, count in done.items()) or "not found"
         shown = subject.decode(errors="replace")
         text = f"{f'{name.decode()} {shown}'.rstrip()}: {outcome}"
-        self._observer.access(
-            Kind.ADMITTED, operator.principal, "admin", ACTS[name].encode(), now, text
-        )
+        self._observer.access(Kind.ADMITTED, principal, "admin", ACTS[name].encode(), now, text)
         self._out.append(Warn("operator", f"{who}: {text}"))
         return json.dumps(done, separators=(",", ":")).encode() if done else _NOT_FOUND
 
-    def denied(self, operator: Client, name: bytes, reason: str, now: float) -> None:
+    def denied(self, principal: Principal, name: bytes, reason: str, now: float) -> None:
         """Journal a denied act ([ops-journaled])."""
-        self._observer.access(
-            Kind.DENIED, operator.principal, "admin", ACTS[name].encode(), now, reason
-        )
+        self._observer.access(Kind.DENIED, principal, "admin", ACTS[name].encode(), now, reason)
 
     # --- peers ----------------------------------------------------------------------------------
     def _kick(self, operator: Client, subject: bytes, reason: str, now: float) -> dict[str, int]:

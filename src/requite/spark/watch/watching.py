@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from requite.spark import schemas
+from requite.spark.failures import as_sentences
 from requite.spark.watch.alerts import alerts
 
 if TYPE_CHECKING:
@@ -78,14 +79,18 @@ class Watching:
         return str(to / TABLE / f"batch={number}")
 
     def wait(self, until: Event, timeout_s: float = inf) -> None:
-        """Wait for an event or the time-out; raise the exception that ended the query, if any."""
+        """Wait for an event or the time-out.
+
+        Raises the exception that ended the query, if any; a known one as an error of requite.
+        """
         end = monotonic() + timeout_s
         while self.query.isActive and (left := end - monotonic()) > 0:
             if until.wait(min(_LOOK_EVERY_S, left)):
                 return
         error = self.query.exception()
         if error is not None:
-            raise error
+            with as_sentences():
+                raise error
 
     def stop(self) -> None:
         """Stop between two batches.

@@ -1,0 +1,58 @@
+"""Acts on the page of a broker in a headless Chromium: by keyboard, narrow, and dark."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.cli.command import requite
+from tests.page.rig import serving, shown
+from tests.page.test_page import LIVE, MAIN, WIDTH, only_asked, tab_to
+from tests.support.browser import CHROMIUM, Page, browsing
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHROMIUM, reason="there is no chromium"),
+]
+
+TITLE = "document.querySelector('h1')?.textContent"
+FOCUS = "document.activeElement?.textContent"
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncIterator[Page]:
+    async with browsing(tmp_path / "browser") as page:
+        yield page
+        assert page.complaints == []
+
+
+async def test_a_service_is_paused_by_keyboard(page: Page) -> None:
+    with shown() as broker, serving(broker, "echo"):
+        await page.open(f"{broker.page}/services/echo", 390, dark=True)
+        await page.until(LIVE)
+        assert await page.run(WIDTH) <= 390
+        await tab_to(page, f"{FOCUS} == 'Pause'")
+        await page.press("Enter")
+        await page.until(f"{TITLE} == 'Pause echo?'")
+        assert await page.run(WIDTH) <= 390
+        await tab_to(page, f"{FOCUS} == 'Pause' && document.activeElement.form")
+        await page.press("Enter")
+        await page.until(f"{MAIN}.includes('echo is paused')")
+        assert requite("services", broker.url, "--json").record["services"][0]["paused"]
+        await tab_to(page, f"{FOCUS} == 'Back to echo'")
+        await page.press("Enter")
+        await page.until(f"{LIVE} && {MAIN}.includes('paused')")
+        assert only_asked(page, broker)
+
+
+async def test_a_worker_is_disconnected_while_the_page_changes(page: Page) -> None:
+    with shown() as broker, serving(broker, "echo"):
+        await page.open(f"{broker.page}/services/echo")
+        await page.until(f"{LIVE} && document.querySelector('.kick') !== null")
+        await page.run("document.querySelector('.kick').click()")
+        await page.until(f"{TITLE}?.startsWith('Disconnect the worker')")
+        await page.run("document.querySelector('#reason').value = 'by hand'")
+        await page.run("document.querySelector('form.act button').click()")
+        await page.until(f"{MAIN}.includes('Connections that were ended: 1.')")
