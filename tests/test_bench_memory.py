@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from bench.memory.__main__ import main
 from bench.memory.cases import CASES
+from tests.support.builds import pure_only
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -31,6 +32,7 @@ def test_each_case_adds_its_things_and_has_a_row(name: str, tmp_path: Path) -> N
     assert f"| {case.what} | {case.how} | {case.process} | " in page.read_text()
 
 
+@pure_only("compiled lines are not traced")
 def test_a_trace_names_the_lines_that_allocate(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--only", "pending request, MDP 0.3", "--count", "500", "--trace"]
     assert main(arguments) == 0

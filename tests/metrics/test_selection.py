@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.builds import pure_only
 
 from requite.metrics.selection import OTHER, Selection
 from requite.protocols.majordomo import census as at
@@ -105,6 +106,7 @@ async def test_a_service_named_other_is_counted_with_the_others() -> None:
     assert accepted(await engine.read(selection)) == {"a": 1, OTHER: 7}
 
 
+@pure_only("the test uses an object in place of a client")
 async def test_names_that_clients_invent_get_no_metrics_of_their_own() -> None:
     engine, selection = Engine(), Selection(5)
     engine.request("served", 1)

@@ -231,13 +231,13 @@ async def test_with_the_permissions_of_the_page_only_managers_can_drain_workers(
         await asyncio.wait_for(worker.began.wait(), 30)
         channel = await connection.channel(confirms=True)
         forged = header_of(b"", headers=DRAIN)
-        assert await channel.publish("core-control-xchg", b"", forged, b"")
+        assert await channel.publish("core-control-xchg", "", forged, b"")
         call.cancel()  # comes to the worker after the drain
         await asyncio.wait_for(worker.interrupted.wait(), 30)
         assert is_consuming(worker.worker)
         assert (await client.call(b"hi")).body == b"hi"
         with pytest.raises(Refused, match="access to exchange 'core-drain-xchg'"):
-            await channel.publish("core-drain-xchg", b"", forged, b"")
+            await channel.publish("core-drain-xchg", "", forged, b"")
     assert not worker.over.done()
     await ask(f"{manager.url}/drain", {"key": "42"})
     await asyncio.wait_for(worker.over, 30)
