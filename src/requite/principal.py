@@ -54,7 +54,7 @@ class Rights(Value):
     - `call`, `serve`: names of services.
     - `titanic`: `submit` (submit durable requests, and fetch and close its own).
     - `pool`: names of pools that it may manage.
-    - `admin`: `stats`, `kick`, `pause`, `purge`, `drain`, `titanic`.
+    - `admin`: `stats`, `kick`, `pause`, `purge`, `drain`, `switch`, `titanic`.
     - `act`: names of users for whom it may make requests, which then have the rights of that user.
 
     `*` matches any characters, `?` one, `[abc]` one of a set. Reserved names (`titanic.…`, `mmi.…`
