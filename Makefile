@@ -13,6 +13,7 @@ setup: ## prepare .venv for development
 demo: ## install the runtime, and make calls while workers and broker are killed
 	@scripts/setup runtime
 	@$(bin)/requite demo
+	@echo "To watch workers die and come back in a browser: $(bin)/requite demo --watch"
 
 fast: ## compile the core and install it in .venv, until `make setup`; needs a C compiler
 	@scripts/setup runtime fast
