@@ -97,7 +97,17 @@ class Denied(CallError):
 
 
 class RemoteFailure(CallError):
-    """A negative reply: the handler raised, or refused the request. The message is the worker's."""
+    """A negative reply: the handler raised, or refused the request. The message is the worker's.
+
+    `is_final`: the service would refuse the request again each time, as typed services do with
+    `BadRequest` and declared errors. Titanic stores such a reply and does not retry the request.
+    """
+
+    is_final = False
+
+    def __reduce__(self) -> tuple[object, ...]:
+        said = (type(self), str(self), self.may_have_executed, self.attempts)
+        return _rebuild, said, {"request_id": self.request_id, "is_final": self.is_final}
 
 
 class _Misfit(CallError):

@@ -63,13 +63,26 @@ _ERROR_BY_STATUS: Final[dict[Status, tuple[type[CallError], bool]]] = {
 }
 
 
-def error_from_status(status: Status, reason: str, attempts: int) -> CallError:
-    """Return the caller's error for a negative final reply.
+FINAL: Final = b"final"
+"""The second frame of a negative reply that the service would give each time ([status-final])."""
+
+
+def error_from_status(status: Status, body: Body, attempts: int) -> CallError:
+    """Return the caller's error for a negative final reply, whose first frame is the reason.
 
     `attempts` is how often the request was given to a worker: with 0 it cannot have run.
     """
     kind, may_have_executed = _ERROR_BY_STATUS[status]
-    return kind(reason, may_have_executed=may_have_executed and attempts > 0, attempts=attempts)
+    reason = body[0].decode("utf-8", "replace")
+    error = kind(reason, may_have_executed=may_have_executed and attempts > 0, attempts=attempts)
+    if isinstance(error, RemoteFailure):
+        error.is_final = is_final(body)
+    return error
+
+
+def is_final(body: Body) -> bool:
+    """Whether a negative reply says that the service would give it each time."""
+    return list(body[1:2]) == [FINAL]
 
 
 def error_class_of(status: Status) -> str:

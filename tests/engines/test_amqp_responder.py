@@ -63,7 +63,7 @@ def test_a_failed_handler_causes_a_negative_reply() -> None:
     rabbit = servant()
     rabbit.consume()
     job, _ = rabbit.request()
-    rabbit.feed(Finished(job, [b"division by zero"], Status.FAILED))
+    rabbit.feed(Finished(job, [b"division by zero", b"final"], Status.FAILED))
     headers, body = rabbit.answer()
     assert (headers["x-status"], body) == ("error", b"division by zero")
     with pytest.raises(LocalViolation):

@@ -6,12 +6,13 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
-from requite.engine import CancelHandler
+from requite.engine import CancelHandler, Received
 from requite.errors import LocalViolation
 from requite.protocols.majordomo.wire import (
     ClientCancel,
     ClientFinal,
     ClientPartial,
+    ClientRequest,
     Disconnect,
     DrainNotice,
     Ready,
@@ -56,6 +57,22 @@ def test_a_negative_reply_reaches_the_client_with_its_reason(status: Status):
     bench.request("c", 7)
     bench.final("w", b"ValueError: no", status)
     assert bench.finals("c") == [ClientFinal(b"", [b"ValueError: no"], 7, status, 1)]
+
+
+@requirement("mdp03:status-final")
+@pytest.mark.parametrize("more", [[], [b"final"], [b"other"]])
+def test_a_negative_reply_that_is_final_is_forwarded_as_that(more: list[bytes]):
+    bench = BrokerBench(tell_old_clients=True)
+    bench.worker("w")
+    bench.request("c", 7)
+    bench.final("w", b"no", Status.FAILED, more=more)
+    forwarded = more if more == [b"final"] else []
+    assert bench.finals("c") == [ClientFinal(b"", [b"no", *forwarded], 7, Status.FAILED, 1)]
+    bench.client("old", "0.2")
+    message = bench.dialect_of("old").encode(ClientRequest(b"echo", [b"hi"], 1))
+    bench.feed(Received("old", [message]))
+    bench.final("w", b"no", Status.FAILED, more=more)
+    assert [final.body for final in bench.finals("old")] == [[b"requite-error FAILED", b"no"]]
 
 
 # --- order ----------------------------------------------------------------------------------------

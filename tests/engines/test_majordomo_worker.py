@@ -125,6 +125,15 @@ def test_a_failure_causes_a_negative_reply():
     assert bench.finals() == [(b"ValueError: no", Status.FAILED)]
 
 
+@requirement("mdp03:status-final")
+def test_a_failure_says_that_it_is_final():
+    bench = started()
+    job = bench.request()
+    bench.feed(Finished(job, (b"no", b"final"), Status.FAILED))
+    [final] = bench.said(WorkerFinal)
+    assert (final.status, final.body) == (Status.FAILED, [b"no", b"final"])
+
+
 @requirement("mdp03:status-worker")
 @pytest.mark.parametrize("status", set(Status) - {Status.OK, Status.FAILED, Status.CANCELLED})
 def test_a_worker_cannot_end_a_request_with_a_status_of_the_brokers(status):

@@ -114,7 +114,7 @@ def test_calls_refill_a_spent_budget():
     ],
 )
 def test_each_negative_status_has_its_error(status, kind, attempts, may_have_executed):
-    error = error_from_status(status, "why", attempts)
+    error = error_from_status(status, [b"why"], attempts)
     assert type(error) is kind
     assert (str(error), error.attempts) == ("why", attempts)
     assert error.may_have_executed is may_have_executed
@@ -122,7 +122,7 @@ def test_each_negative_status_has_its_error(status, kind, attempts, may_have_exe
 
 def test_every_status_but_ok_has_an_error():
     for status in set(Status) - {Status.OK}:
-        assert isinstance(error_from_status(status, "", 1), CallError)
+        assert isinstance(error_from_status(status, [b""], 1), CallError)
 
 
 def test_errors_survive_pickling():

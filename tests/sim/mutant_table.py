@@ -377,6 +377,15 @@ BROKEN: Final[tuple[Broken, ...]] = (
         "I15", "titanic-kill", "closes-in-memory", titanic.engine(collecting=titanic.ClosesInMemory)
     ),
     _titanic("I2", "titanic-calm", "mixes-replies", TitanicParts(engine=titanic.MixesReplies)),
+    _titanic(
+        "I2",
+        "titanic-calm",
+        "gives-reasons-as-replies",
+        titanic.engine(attempts=titanic.GivesReasonsAsReplies),
+    ),
+    _titanic(
+        "I7", "titanic-poison", "retries-answers", titanic.engine(attempts=titanic.RetriesAnswers)
+    ),
     _titanic("keys", "titanic-keys", "forgets-keys", titanic.engine(intake=titanic.ForgetsKeys)),
     _titanic("I16", "titanic-owners", "shares-keys", titanic.engine(register=titanic.SharesKeys)),
     _titanic(

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from requite.engine import Effect, Finished, Input
+from requite.errors import CallError, RemoteFailure
 from requite.protocols.titanic.attempts import Attempts
 from requite.protocols.titanic.collecting import Collecting
 from requite.protocols.titanic.dispatch import Dispatcher
@@ -22,7 +23,7 @@ from requite.protocols.titanic.requests import (
     Register,
 )
 from requite.protocols.titanic.wire import OK, REPLY, SERVICES, decode_ticket, encode_ticket
-from requite.request import Status
+from requite.request import Reply, Status
 from requite.sim.titanic.process import TitanicParts
 from requite.sim.titanic.store import SimStore
 from requite.titanic.bound import Bound
@@ -147,6 +148,25 @@ class TriesForEver(Attempts):
 
     def poison(self, request: DurableRequest, reason: str, now: float) -> None:
         self._core.dispatcher.rest(request, now + 0.05)
+
+
+class RetriesAnswers(Attempts):
+    """Retries a request although its service refuses it each time."""
+
+    def attempt_ended(
+        self, request: DurableRequest, outcome: Reply | CallError, now: float
+    ) -> None:
+        if isinstance(outcome, RemoteFailure):
+            outcome.is_final = False
+        super().attempt_ended(request, outcome, now)
+
+
+class GivesReasonsAsReplies(Attempts):
+    """Stores the reason of a negative reply as a reply."""
+
+    def _keep_reply(self, request: DurableRequest, now: float) -> None:
+        request.is_negative = False
+        super()._keep_reply(request, now)
 
 
 class GivesUpAtOnce(Attempts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -225,6 +226,22 @@ def test_a_request_without_an_attempt_cannot_have_run(
     ((_, failure),) = side.failed
     assert isinstance(failure, CallError)
     assert failure.may_have_executed == may_have_run
+
+
+@requirement("mdp03:status-final")
+@pytest.mark.parametrize(
+    ("more", "is_final"),
+    [((), False), ((b"final",), True), ((b"x",), False), ((b"x", b"final"), False)],
+)
+def test_a_negative_reply_says_whether_it_is_final(more: tuple[bytes, ...], is_final: bool) -> None:
+    side = client()
+    call(side, "t")
+    request_id = side.sent(ClientRequest)[-1].request_id
+    side.say(ClientFinal, b"echo", [b"no", *more], request_id, Status.FAILED, 1)
+    [(_, error)] = side.failed
+    assert isinstance(error, RemoteFailure)
+    assert (str(error), error.is_final) == ("no", is_final)
+    assert pickle.loads(pickle.dumps(error)).is_final is is_final
 
 
 @requirement("mdp03:status-reason")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.spec.requirement import requirement
 from tests.support.titanic_engine import TitanicBench
+from tests.titanic.pairs import pair, restarted
 
 from requite.errors import CallTimeout, LogFull, RemoteFailure, RemoteViolation
+from requite.protocols.titanic.inputs import Answered
 from requite.protocols.titanic.wire import (
     CLOSE,
+    LIST,
+    PROMOTE,
     REPLY,
     REQUEST,
+    RETRY,
     SERVICES,
     STATUSES,
     decode_answer,
@@ -218,7 +225,7 @@ def test_a_close_that_cannot_be_stored_fails_and_keeps_the_request() -> None:
 @given(st.sampled_from(STATUSES), st.text(max_size=50))
 def test_a_status_has_three_digits_and_an_optional_text(code: int, text: str) -> None:
     assert decode_status(b"%d" % code).code == code
-    assert decode_status(f"{code} {text}".encode()) == (code, text, False)
+    assert decode_status(f"{code} {text}".encode()) == (code, text, False, False)
 
 
 @requirement("tsp:status:known")
@@ -264,8 +271,93 @@ def test_the_status_of_a_request_while_it_waits_runs_and_fails() -> None:
     bench.wait(60.0)
     bench.fail(bench.calls[-1], RemoteFailure("boom"))
     answer = bench.ask(REPLY, ticket)
-    assert decode_answer(answer) == (400, "poisoned: RemoteFailure: boom", True)
+    assert decode_answer(answer) == (400, "poisoned: RemoteFailure: boom", True, False)
     assert answer[1:] == [b"poisoned", b"RemoteFailure: boom"]
+
+
+# --- negative replies -----------------------------------------------------------------------------
+@requirement("tsp:negative:stored", "tsp:negative:answer")
+@pytest.mark.parametrize("cache_bytes_max", [0, 1 << 20])
+def test_a_final_negative_reply_ends_the_request(cache_bytes_max: int) -> None:
+    bench = TitanicBench(cache_bytes_max=cache_bytes_max)
+    ticket = bench.submitted(b"echo", b"hi")
+    bench.fail(bench.calls[-1], RemoteFailure("boom"))
+    bench.wait(60.0)
+    bench.fail(bench.calls[-1], final("out of stock"))
+    bench.wait(3600.0)
+    assert len(bench.calls) == 2
+    for _ in range(2):
+        answer = bench.ask(REPLY, ticket)
+        assert answer == [b"400 refused: out of stock", b"poisoned", b"out of stock", b"final"]
+    assert decode_answer(answer) == (400, "out of stock", False, True)
+    assert decode_answer(answer[:3]).is_poisoned
+    [line] = bench.ask(LIST)[1].splitlines()
+    listed = json.loads(line)
+    assert (listed["state"], listed["negative"], listed["attempts"]) == ("answered", True, 2)
+    assert bench.ask(RETRY, ticket)[0].startswith(b"400")
+    assert bench.ask(CLOSE, ticket) == [b"200"]
+    assert not decode_answer(bench.ask(REPLY, ticket)).is_negative
+
+
+@requirement("tsp:negative:others")
+def test_any_other_negative_reply_is_a_failed_attempt() -> None:
+    bench = TitanicBench()
+    ticket = bench.submitted(b"echo", b"hi")
+    for reason in ("boom", '{"error":"BadRequest"}', "final"):
+        bench.fail(bench.calls[-1], RemoteFailure(reason))
+        assert bench.ask(REPLY, ticket) == [b"300"]
+        bench.wait(60.0)
+    assert len(bench.calls) == 4
+
+
+@requirement("tsp:negative:stored")
+def test_a_final_negative_reply_that_the_disk_refuses_is_stored_later() -> None:
+    bench = TitanicBench(store_retry_s=1.0)
+    ticket = bench.submitted(b"echo", b"hi")
+    bench.refuses = LogFull("no space")
+    bench.fail(bench.calls[-1], final("no"))
+    assert bench.ask(REPLY, ticket) == [b"300"]
+    bench.refuses = None
+    bench.wait(2.0)
+    assert decode_answer(bench.ask(REPLY, ticket)).is_negative
+    assert len(bench.calls) == 1
+
+
+@requirement("tsp:negative:stored")
+@pytest.mark.parametrize("owner", [b"", b"ann"])
+@pytest.mark.parametrize("how", ["restart", "compaction", "replica"])
+def test_a_final_negative_reply_survives(how: str, owner: bytes) -> None:
+    primary, replica = pair()
+    primary.serves = False
+    refused = primary.submit(b"hi", owner=owner)
+    primary.feed([Answered(primary.submits.pop().token, final("out of stock"))])
+    primary.serves = True
+    served = primary.submit(b"ho", owner=owner)
+    expected = primary.ask(REPLY, refused, owner=owner)
+    assert decode_answer(expected) == (400, "out of stock", False, True)
+    primary.wait(1.0)
+    if how == "compaction":
+        for n in range(200):  # dead records around the live ones, so that all segments are moved
+            primary.ask(CLOSE, primary.submit(b"%d" % n * 20))
+        primary.compact()
+        assert primary.store.view().moved_bytes > 0
+    if how == "replica":
+        primary.close()
+        assert replica.ask(PROMOTE) == [b"200"]
+        later = replica
+    else:
+        later = restarted(primary, 5)
+    assert later.ask(REPLY, refused, owner=owner) == expected
+    assert later.ask(REPLY, served, owner=owner) == [b"200", b"re:ho"]
+    assert later.submits == []
+    later.close()
+
+
+def final(reason: str) -> RemoteFailure:
+    """Return a negative reply that the service would give each time."""
+    failure = RemoteFailure(reason, attempts=1)
+    failure.is_final = True
+    return failure
 
 
 def test_tickets_survive_the_round_trip() -> None:

@@ -49,6 +49,7 @@ from requite.protocols.majordomo.wire import (
     WorkerFinal,
     WorkerHeartbeat,
 )
+from requite.request import Body
 
 ORIGIN = b"a-broker"
 
@@ -136,10 +137,12 @@ class BrokerBench:
             self.client(peer)
         self.say(peer, ClientRequest, service, [body], request_id, timeout_ms, flags, key, call_id)
 
-    def final(self, peer: str, body: bytes = b"y", status: int = 0, nth: int = -1) -> None:
-        """Answer the `nth` request of a worker (-1: the last)."""
+    def final(
+        self, peer: str, body: bytes = b"y", status: int = 0, nth: int = -1, more: Body = ()
+    ) -> None:
+        """Answer the `nth` request of a worker (-1: the last), with one frame or `more`."""
         request = self.requests(peer)[nth]
-        self.say(peer, WorkerFinal, request.address, [body], request.dispatch_id, status)
+        self.say(peer, WorkerFinal, request.address, [body, *more], request.dispatch_id, status)
 
     def lose(self, peer: str) -> None:
         """Cut a peer's connection."""

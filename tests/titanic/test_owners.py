@@ -74,8 +74,8 @@ def test_a_record_that_ends_within_its_owner_is_refused(size: int) -> None:
 
 def test_a_version_that_is_not_known_is_refused_with_a_sentence() -> None:
     record = bytearray(records.encode_submitted(UUID, 7, b"echo", b"", [b"hi"], b"ann"))
-    record[1] = 4
-    with pytest.raises(RemoteViolation, match="kind 1, version 4 is not supported; use a newer"):
+    record[1] = 5
+    with pytest.raises(RemoteViolation, match="kind 1, version 5 is not supported; use a newer"):
         records.decode(bytes(record))
 
 

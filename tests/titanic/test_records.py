@@ -37,6 +37,30 @@ def test_the_examples_in_the_documentation(example: int, owner: bytes, trace: by
     assert records.decode(data) == Submitted(UUID, at_us, b"echo", b"k", [b"hi"], owner, trace)
 
 
+def test_the_example_of_a_negative_reply() -> None:
+    dump = PAGE.read_text("utf-8").split("The negative reply `no`")[1].split("## Expiry")[0]
+    data = bytes.fromhex("".join(re.findall(r"^    [0-9A-F]{4}  ([0-9A-F ]+)$", dump, re.M)))
+    at_us = 1_700_000_000_000_000
+    assert records.encode_answered(UUID, at_us, 2, [b"no"], is_negative=True) == data
+    assert records.decode(data) == Answered(UUID, at_us, 2, [b"no"], b"", is_negative=True)
+
+
+@given(uuids, numbers, smalls, st.binary(), st.binary(max_size=255))
+def test_negative_replies(uuid: bytes, at: int, attempts: int, reason: bytes, owner: bytes) -> None:
+    encoded = records.encode_answered(uuid, at, attempts, [reason], owner, is_negative=True)
+    assert records.decode(encoded) == Answered(uuid, at, attempts, [reason], owner, True)
+    assert records.body_size(memoryview(encoded)) == len(reason)
+
+
+@pytest.mark.parametrize("kind", sorted({*records.KINDS} - {records.ANSWERED}))
+def test_no_other_record_is_of_a_negative_reply(kind: int) -> None:
+    encoded = records.encode_answered(UUID, 7, 1, [b"no"], is_negative=True)
+    with pytest.raises(RemoteViolation, match=f"kind {kind}, version 4 is not supported"):
+        records.decode(bytes((kind,)) + encoded[1:])
+    with pytest.raises(RemoteViolation):
+        records.outline(bytes((records.SUBMITTED,)) + encoded[1:])
+
+
 @given(st.binary(max_size=255), bodies)
 def test_a_submission_with_a_trace(owner: bytes, frames: list[bytes]) -> None:
     encoded = records.encode_submitted(UUID, 1, b"echo", b"k", frames, owner, TRACE)

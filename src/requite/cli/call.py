@@ -16,7 +16,7 @@ from requite.chronicle import CALL_ID_SIZE, EventRow, Kind, WriterRole
 from requite.cli.access.options import Insecure
 from requite.cli.candidates import services, urls_of_services
 from requite.cli.checked import CheckedCall, check, is_method
-from requite.cli.descriptions import DESCRIBE, typed_error
+from requite.cli.descriptions import DESCRIBE, typed_errors
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised, is_brokerless
 from requite.cli.options import (
@@ -43,7 +43,6 @@ from requite.errors import (
     CallError,
     ConfigurationError,
     NoService,
-    RemoteFailure,
     TransportError,
 )
 from requite.protocols.titanic.wire import REQUEST
@@ -283,7 +282,8 @@ async def _ask(planned: PlannedCall, stream: bool, printer: Printer) -> None:
             waiting = wait_for_worker(client, planned.target.service, planned.timeout)
             left_s = await unless_refused(client, waiting)
         left = replace(planned, timeout=left_s)
-        await unless_refused(client, _print_replies(client, left, stream, printer))
+        with typed_errors():
+            await unless_refused(client, _print_replies(client, left, stream, printer))
     finally:
         await client.close()
 
@@ -377,18 +377,7 @@ async def _open(client: AsyncClient) -> None:
 async def _print_replies(
     client: AsyncClient, planned: PlannedCall, stream: bool, printer: Printer
 ) -> None:
-    """Print the replies. Raises the errors of calls; those of typed services as what they are."""
-    try:
-        await _print_all(client, planned, stream, printer)
-    except RemoteFailure as failure:
-        if (error := typed_error(failure)) is failure:
-            raise
-        raise error from failure
-
-
-async def _print_all(
-    client: AsyncClient, planned: PlannedCall, stream: bool, printer: Printer
-) -> None:
+    """Print the replies. Raises the errors of calls."""
     options: dict[str, Any] = {
         "timeout": planned.timeout,
         "idempotent": not planned.once,

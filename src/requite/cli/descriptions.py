@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.cli.failures import is_brokerless
@@ -44,6 +46,17 @@ def typed_error(failure: RemoteFailure) -> Exception:
     except ConfigurationError:  # without msgspec
         return failure
     return error_of(failure, {})
+
+
+@contextmanager
+def typed_errors() -> Iterator[None]:
+    """Raise the errors of typed services as what they are, not as negative replies."""
+    try:
+        yield
+    except RemoteFailure as failure:
+        if (error := typed_error(failure)) is failure:
+            raise
+        raise error from failure
 
 
 def facts_of(error: CallError) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from requite.cli.descriptions import typed_errors
 from requite.cli.exit_codes import ExitCode, exit_code_of
 from requite.cli.failures import advised
 from requite.cli.options import (
@@ -52,7 +53,8 @@ def result(
     stays until it is forgotten, so that it can be fetched again.
 
     Exit code 3: there is no reply yet, and the request is still stored. 6: the
-    request was set aside after its last attempt. 1: the ticket is unknown.
+    request was set aside after its last attempt. 1: the ticket is unknown, or the
+    reply is a negative one.
     With --json the last line is an object as printed by `requite call --json`.
 
       $ requite result mdp://127.0.0.1:5555 3F2504E04F8941D39A0C0305E82C3301
@@ -81,6 +83,7 @@ async def _fetch(
     async with AsyncClient(url, dialect=dialect) as client:
         waiting = wait_for_worker(client, REPLY, timeout_s)
         left_s = await unless_refused(client, waiting)
-        printer.final(await client.result(ticket, timeout=left_s))
+        with typed_errors():
+            printer.final(await client.result(ticket, timeout=left_s))
         if forget:
             await client.forget(ticket)

@@ -24,6 +24,7 @@ from requite.errors import (
     NoService,
     Overloaded,
     Poisoned,
+    RemoteFailure,
     RemoteViolation,
     StoreUnavailable,
     TransportError,
@@ -170,7 +171,7 @@ def _result(ask: Ask, ticket: str, attempt_s: float) -> Script[Reply]:
             frames = reply.frames[1:] or (b"",)
             return Reply(frames, Status.OK, reply.attempts, clock.now() - began)
         if status.code == _UNKNOWN:
-            raise _no_reply_ever(ticket, status)
+            raise _ended(ticket, status)
         yield from pauses.after(_no_reply_yet(ticket, status))
 
 
@@ -256,7 +257,12 @@ def _that_may_have_run(error: CallError, why: str) -> CallError:
     return error.reworded(f"{error}; {why}", may_have_executed=True)
 
 
-def _no_reply_ever(ticket: str, status: TitanicStatus) -> CallError:
+def _ended(ticket: str, status: TitanicStatus) -> CallError:
+    """Return the error of a request that gets no reply but, perhaps, a negative one."""
+    if status.is_negative:
+        failure = RemoteFailure(status.text, attempts=1)
+        failure.is_final = True
+        return failure
     if status.is_poisoned:
         return Poisoned(f"the request {ticket} was set aside: {status.text}")
     return UnknownTicket(f"no request is stored under the ticket {ticket}{_because(status)}")

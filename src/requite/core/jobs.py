@@ -218,5 +218,5 @@ class Jobs(dict[JobT, Any], Generic[JobT]):
 
 
 def reason_of(frames: Sequence[bytes]) -> str:
-    """Return the error of a failed handler, as text."""
-    return b" ".join(frames).decode("utf-8", "replace")
+    """Return the error of a failed handler, as text: the first frame, without `request.FINAL`."""
+    return frames[0].decode("utf-8", "replace") if frames else ""

@@ -281,7 +281,7 @@ class JobRecorder(JobObserver[JobT]):
             self.expand(job)
             facts: dict[str, Any] = {"outcome": status, "size": size}
             if status:  # then the frames are the reason
-                reason = b" ".join(frames).decode(errors="replace")
+                reason = b"".join(frames[:1]).decode(errors="replace")
                 facts |= {"size": 0, "error": error_class_of(status), "reason": reason}
             self._write(job, Kind.FINISHED, now, **facts)
             return

@@ -12,7 +12,7 @@ from requite.dedup.engine import KEY_REUSED
 from requite.dedup.inputs import Asked, GivenUp, Interrupted
 from requite.dedup.records import DIGEST_SIZE, NO_DIGEST, encode_key
 from requite.engine import CancelHandler, Deliver, Finished, Input
-from requite.request import Request, Status
+from requite.request import FINAL, Request, Status
 
 _new: Final = tuple.__new__  # half the cost of calling a NamedTuple's class
 
@@ -95,7 +95,7 @@ class Gate:
                 if not self._open:
                     self.idle.set()
                 if self.key_reused is not None and _is_key_reused(effect):
-                    effect = replace(effect, frames=(self.key_reused,))
+                    effect = replace(effect, frames=(self.key_reused, FINAL))
             self.tell(replace(effect, token=token))
 
     def _key_of(self, token: Any, request: Request) -> tuple[bytes, bytes]:

@@ -208,6 +208,7 @@ def _take(
         found.answered_us = entry.at_us
         found.attempts = entry.attempts
         found.reply_size = records.body_size(payload)
+        found.is_negative = entry.is_negative
     elif isinstance(entry, records.Tried):
         found.attempts = entry.attempts
         found.poisoned = entry.poisoned

@@ -15,7 +15,7 @@ from requite.errors import RemoteFailure
 from requite.request import Request
 from requite.typed.codec import FLAWS
 from requite.typed.method import Method
-from requite.typed.refusals import unambiguous
+from requite.typed.refusals import final, unambiguous
 from requite.worker.handler import Kind
 
 _log = logging.getLogger("requite.worker")
@@ -41,7 +41,7 @@ class Refusing:
         for kind, declared in self._declared:
             if isinstance(error, kind):
                 try:
-                    return RemoteFailure(declared.text_of(error))
+                    return final(declared.text_of(error))
                 except (*FLAWS, AttributeError, NotImplementedError) as flaw:
                     _log.error("%s raised a wrong %s: %s", self._address, kind.__name__, flaw)
                     return RemoteFailure(f"{kind.__name__}, which cannot be sent: {flaw}")

@@ -146,7 +146,14 @@ def raised_by(function: Callable[..., Any]) -> tuple[type[Exception], ...]:
 def bad_request(flaw: Flaw) -> RemoteFailure:
     """Return the refusal of a request that does not fit its method."""
     told = {"error": _BAD_REQUEST, "message": f"{flaw.path}: {flaw.reason}", **flaw._asdict()}
-    return RemoteFailure(JSON.encode(told).decode())
+    return final(JSON.encode(told).decode())
+
+
+def final(reason: str) -> RemoteFailure:
+    """Return a refusal that the service would give each time."""
+    failure = RemoteFailure(reason)
+    failure.is_final = True
+    return failure
 
 
 KEY_REUSED: Final = str(

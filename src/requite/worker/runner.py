@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from requite.chronicle import NO_CALL
 from requite.engine import Finished, Input, Produced, Progressed, Started
 from requite.errors import RemoteFailure
 from requite.metrics.handled import Handled
-from requite.request import Request, Status
+from requite.request import FINAL, Request, Status
 from requite.worker.handler import Kind, Service, closing_parts, frames_of, text_of
 from requite.worker.lanes import Lanes
 
@@ -289,7 +289,7 @@ class Runner:
             call_id = getattr(token, "call_id", NO_CALL)  # of the job; some have none
             extra = {} if call_id == NO_CALL else {"request_id": call_id.hex()}
             _log.warning("a handler of %s failed", self._service.name, exc_info=error, extra=extra)
-        self.submit(Finished(token, (reason_of(error),), Status.FAILED))
+        self.submit(Finished(token, _refusal(error), Status.FAILED))
 
     def _dropped(self, token: Any) -> None:
         self._drops += 1
@@ -317,10 +317,16 @@ def _run(work: Callable[[Request], Any], request: Request) -> Any:
         raise RuntimeError(f"the handler raised {type(error).__name__}: {error}") from error
 
 
-def is_refusal(error: BaseException) -> bool:
+def is_refusal(error: BaseException) -> TypeGuard[RemoteFailure]:
     """Whether a handler raised an error to refuse its request. The error of a call that the handler
     has made, which has attempts, is a failure: the request of its own caller has run."""
     return isinstance(error, RemoteFailure) and not error.attempts
+
+
+def _refusal(error: BaseException) -> Sequence[bytes]:
+    """Return the frames of a negative reply; engines send the second one where it is known."""
+    reason = reason_of(error)
+    return (reason, FINAL) if is_refusal(error) and error.is_final else (reason,)
 
 
 def reason_of(error: BaseException) -> bytes:

@@ -78,6 +78,7 @@ def _line(row: dict[str, Any]) -> str:
     sizes = f"{row['size']:,} B"
     if row["state"] == "answered":
         sizes += f" -> {row['reply_size']:,} B"
+        sizes += " (negative)" if row.get("negative") else ""
     reason = f"  {row['reason']}" if row["reason"] else ""
     reason = f"  of {row['owner']}{reason}" if row.get("owner") else reason
     line = f"{row['ticket']}  {row['state']:<8}  {row['service']}  {at}  {tries}  {sizes}{reason}"

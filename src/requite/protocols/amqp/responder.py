@@ -315,7 +315,7 @@ class AmqpResponder(ConnectedEngine):
             raise self.jobs.wrong_end(status)
         if self.jobs.pop(job, 0) is not None:  # members have the value None
             return
-        body = b"".join(frames)
+        body = b"".join(frames if status is Status.OK else frames[:1])
         if job.abandoned:
             status = Status.CANCELLED
         elif self._is_too_large(job, body):

@@ -248,8 +248,7 @@ class ClientEngine(Machine):
     def _take_refusal(self, call: PendingCall, final: ClientFinal, now: float) -> None:
         """Handle a negative final reply: back off and retry if that may help, else fail."""
         status = Status(final.status)
-        reason = final.body[0].decode("utf-8", "replace")  # [status-reason]
-        error = error_from_status(status, reason, final.attempts)
+        error = error_from_status(status, final.body, final.attempts)  # [status-reason]
         if status in _WORTH_ANOTHER_TRY and not self._would_only_wait(call, status, now):
             self._try_again_or_fail(call, error, now, ran=error.may_have_executed)
         else:

@@ -38,7 +38,7 @@ from requite.protocols.majordomo.wire import (
     WorkerCancel,
     timeout_ms,
 )
-from requite.request import Status
+from requite.request import FINAL, Status, is_final
 from requite.trace_context import is_sampled
 
 
@@ -262,7 +262,8 @@ class Dispatcher:
         if status is Status.CANCELLED and pending.deadline <= now:
             status = Status.EXPIRED  # the worker's timer for it fired before ours
         if status is not Status.OK:
-            self._end(pending, status, body[0].decode(errors="replace"), now)
+            reason = body[0].decode(errors="replace")
+            self._end(pending, status, reason, now, is_final=is_final(body))
         elif self._policy.partials_for_0_1 is PartialsFor01.REFUSE:
             reason = "the worker sent partial replies, which MDP 0.1 does not have"
             self._end(pending, Status.FAILED, reason, now)
@@ -424,13 +425,14 @@ class Dispatcher:
         now: float,
         *,
         withdrawn: bool = False,
+        is_final: bool = False,
     ) -> None:
         """Send the negative answer of a request that is in no queue and at no worker, or that was
-        withdrawn from there."""
+        withdrawn from there; `is_final`: its worker has said so ([status-final])."""
         self._settle(pending, now)
         if not withdrawn:  # else it was counted before
             pending.service.counters.ended[status] += 1
-        body = [reason.encode()]
+        body = [reason.encode(), FINAL] if is_final else [reason.encode()]
         name = pending.service.name
         self._refusals.tell(
             pending.client, name, pending.request_id, status, body, pending.attempts

@@ -111,6 +111,6 @@ class Refusals:
                 )
                 self._out.append(Warn("silent-failure", silence))
                 return
-            body = [b"requite-error " + status.name.encode(), *body]
+            body = [b"requite-error " + status.name.encode(), body[0]]
         message = dialect.client_final(service, body, request_id, status, attempts)
         self._out.append(Send(client.peer, message))

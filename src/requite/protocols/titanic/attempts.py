@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from requite.engine import Cancel
-from requite.errors import CallError, NoService, StorageError
+from requite.errors import CallError, NoService, RemoteFailure, StorageError
 from requite.protocols.titanic import records
 from requite.protocols.titanic.core import RECORD_SIZE_MAX, Core
 from requite.protocols.titanic.requests import (
@@ -55,14 +55,19 @@ class Attempts:
         core = self._core
         lane = core.lane_of(request)
         core.dispatcher.free(request, lane)
-        if isinstance(outcome, CallError):
+        if isinstance(outcome, RemoteFailure) and outcome.is_final:
+            frames: Sequence[bytes] = (str(outcome).encode(),)
+            request.is_negative = True
+        elif isinstance(outcome, CallError):
             self._failed(request, outcome, lane, now)
             return
+        else:
+            frames = outcome.frames
         core.dispatcher.seen(lane, now)
         request.attempts += 1
         request.answered_us = core.now_us
-        request.reply = outcome.frames
-        request.resize(request.size, sum(map(len, outcome.frames)))
+        request.reply = frames
+        request.resize(request.size, sum(map(len, frames)))
         request.state = KEEPING
         if request.closing is None:  # else `close_failed` stores it if CLOSED cannot be stored
             self._keep_reply(request, now)
@@ -73,15 +78,22 @@ class Attempts:
         reply = request.reply or ()
         if exceeded := self._core.policy.exceeded_by_replies_to(request.owner):
             request.reply = None
+            request.is_negative = False
             request.resize(request.size, 0)
             self.let_go(request)
             self.poison(request, exceeded, now)
             return
         record = records.encode_answered(
-            request.uuid, request.answered_us, request.attempts, reply, request.owner.name
+            request.uuid,
+            request.answered_us,
+            request.attempts,
+            reply,
+            request.owner.name,
+            is_negative=request.is_negative,
         )
         if len(record) > RECORD_SIZE_MAX:
             request.reply = None
+            request.is_negative = False
             self.poison(
                 request, f"its reply has {request.reply_size} bytes, too many to store", now
             )
@@ -247,6 +259,7 @@ class Attempts:
         core = self._core
         core.answered -= 1
         request.reply_location = None
+        request.is_negative = False
         request.answered_us = 0
         request.resize(request.size, 0)
         lane = core.enter_lane(request)

@@ -22,7 +22,15 @@ from requite.protocols.titanic.requests import (
     State,
 )
 from requite.protocols.titanic.tickets import ForReply
-from requite.protocols.titanic.wire import ERROR, OK, PENDING, UNKNOWN, decode_ticket, refusal
+from requite.protocols.titanic.wire import (
+    ERROR,
+    OK,
+    PENDING,
+    UNKNOWN,
+    decode_ticket,
+    encode_reply,
+    refusal,
+)
 from requite.protocols.titanic.wire import POISONED as POISONED_FRAME
 from requite.request import Status
 
@@ -73,9 +81,10 @@ class Collecting:
         else:
             core.answer(token, PENDING)
 
-    def loaded(self, token: Any, frames: Sequence[bytes]) -> None:
+    def loaded(self, token: Any, entry: records.Submitted | records.Answered) -> None:
         """Answer with a reply that was read from the log."""
-        self._core.answer(token, OK, *frames)
+        is_negative = isinstance(entry, records.Answered) and entry.is_negative
+        self._core.answer(token, *encode_reply(entry.frames, is_negative=is_negative))
 
     # --- closing ----------------------------------------------------------------------------------
     def close(self, token: Any, frames: Sequence[bytes], owner: bytes, _now: float) -> None:

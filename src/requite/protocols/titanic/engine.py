@@ -339,15 +339,16 @@ class TitanicEngine:
             self._unreadable(ticket, str(violation), now)
             return
         if isinstance(entry, records.Submitted | records.Answered):
-            self._read(ticket, list(entry.frames), now)
+            self._read(ticket, entry, now)
         else:
             self._unreadable(ticket, "another record is in its place", now)
 
-    def _read(self, ticket: Any, frames: list[bytes], now: float) -> None:
+    def _read(self, ticket: Any, entry: records.Submitted | records.Answered, now: float) -> None:
+        frames = list(entry.frames)
         if ticket.__class__ is ForDispatch:
             self._dispatch(ticket.request, frames, now)
         elif ticket.__class__ is ForReply:
-            self._collecting.loaded(ticket.token, frames)
+            self._collecting.loaded(ticket.token, entry)
         elif ticket.__class__ is ForRepeat:
             self._intake.loaded(ticket, frames)
         else:
@@ -438,6 +439,7 @@ class TitanicEngine:
         request.attempts, request.reason = found.attempts, found.reason
         request.answered_us = found.answered_us
         request.reply_size, request.reply_location = found.reply_size, found.reply_location
+        request.is_negative = found.is_negative
         core.register.add(request)
         lane.open += 1
         if found.reply_location is not None:

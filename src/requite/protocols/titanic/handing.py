@@ -15,7 +15,7 @@ from requite.protocols.titanic.core import Core
 from requite.protocols.titanic.lines import Lines
 from requite.protocols.titanic.requests import ANSWERED, DurableRequest
 from requite.protocols.titanic.tickets import ForReply
-from requite.protocols.titanic.wire import OK
+from requite.protocols.titanic.wire import encode_reply
 
 HAND_OUT: Final = "hand out"
 SIZE_MAX: Final = 16 << 20
@@ -59,7 +59,8 @@ class Handing:
             if request.reply is None:
                 self._core.load(ticket, request.reply_location)
             else:
-                self._core.answer(ticket.token, OK, *request.reply)
+                answer = encode_reply(request.reply, is_negative=request.is_negative)
+                self._core.answer(ticket.token, *answer)
                 self._answered.append(ticket)
 
     def came_back(self, ticket: ForReply) -> None:

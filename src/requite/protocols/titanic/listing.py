@@ -71,6 +71,7 @@ def details(request: DurableRequest, **more: int) -> bytes:
             "answered_us": request.answered_us,
             "size": request.size,
             "reply_size": request.reply_size,
+            "negative": request.is_negative,
             "reason": request.reason,
             "key": request.key.decode("utf-8", "replace"),
             **more,

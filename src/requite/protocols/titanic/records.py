@@ -1,7 +1,8 @@
 """The records of Titanic's log, byte by byte in docs/protocols/titanic-log.md.
 
 Every record begins with the same 28 bytes: kind, version, flags, the request's UUID, wall time. In
-version 2 the owner of the request follows, in version 3 the owner, if any, and the trace context.
+version 2 the owner of the request follows, in version 3 the owner, if any, and the trace context,
+in version 4 the owner, if any.
 What comes then depends on the kind:
 
 | kind | meaning | then |
@@ -30,7 +31,10 @@ OWNED: Final = 2
 it would show the request to everybody."""
 TRACED: Final = 3
 """The version of a SUBMITTED with a trace context."""
-VERSIONS: Final = (VERSION, OWNED, TRACED)
+NEGATIVE: Final = 4
+"""The version of an ANSWERED whose frame is the reason of a negative reply. A requite that does not
+know it refuses it: it would return the reason as the reply."""
+VERSIONS: Final = (VERSION, OWNED, TRACED, NEGATIVE)
 OWNER_SIZE_MAX: Final = 255
 """The maximum size of an owner's name, in bytes of UTF-8."""
 
@@ -53,6 +57,8 @@ ERASURE: Final = 2  # flag of CLOSED: erase what is not needed before it; it clo
 REPLICA: Final = 1  # flag of ROLE: stores another Titanic's records, dispatches nothing
 SUPERSEDED: Final = 2  # flag of ROLE: its replica was promoted; dispatches nothing
 PARTIAL: Final = 4  # flag of ROLE: a full copy has begun and is not complete
+
+_ONLY_OF: Final = {TRACED: SUBMITTED, NEGATIVE: ANSWERED}
 
 HEAD: Final = struct.Struct("<BBH16sQ")  # kind, version, flags, UUID, microseconds since 1970
 # After the head, and the owner if there is one:
@@ -91,13 +97,15 @@ class Outline(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The reply to a request arrived, at the `attempts`-th attempt."""
+    """The reply to a request arrived, at the `attempts`-th attempt. `is_negative`: it is a negative
+    one, and its only frame is the reason."""
 
     uuid: bytes
     at_us: int
     attempts: int
     frames: Sequence[bytes]
     owner: bytes = b""
+    is_negative: bool = False
 
 
 class Tried(NamedTuple):
@@ -180,10 +188,19 @@ def encode_submitted(
 
 
 def encode_answered(
-    uuid: bytes, at_us: int, attempts: int, frames: Sequence[bytes], owner: bytes = b""
+    uuid: bytes,
+    at_us: int,
+    attempts: int,
+    frames: Sequence[bytes],
+    owner: bytes = b"",
+    *,
+    is_negative: bool = False,
 ) -> bytes:
     """Encode an ANSWERED."""
-    head = _head(ANSWERED, 0, uuid, at_us, owner)
+    if is_negative:
+        head = HEAD.pack(ANSWERED, NEGATIVE, 0, uuid, at_us) + bytes((len(owner),)) + owner
+    else:
+        head = _head(ANSWERED, 0, uuid, at_us, owner)
     return b"".join((head, _ANSWERED.pack(attempts, len(frames)), *_framed(frames)))
 
 
@@ -228,7 +245,7 @@ def peek(payload: bytes | memoryview) -> tuple[int, bytes]:
     if len(payload) < HEAD.size:
         raise RemoteViolation(f"the record has less than {HEAD.size} bytes, the minimum")
     kind, version, _flags, uuid, _at_us = HEAD.unpack_from(payload)
-    if version not in VERSIONS or kind not in KINDS or (version == TRACED and kind != SUBMITTED):
+    if version not in VERSIONS or kind not in KINDS or _ONLY_OF.get(version, kind) != kind:
         raise _unsupported(kind, version)
     return kind, uuid
 
@@ -239,7 +256,7 @@ def outline(payload: bytes | memoryview) -> Outline:
     if len(payload) < HEAD.size:
         raise RemoteViolation(f"the record has less than {HEAD.size} bytes, the minimum")
     kind, version, _flags, uuid, at_us = HEAD.unpack_from(payload)
-    if kind != SUBMITTED or version not in VERSIONS:
+    if kind != SUBMITTED or version not in VERSIONS or version == NEGATIVE:
         raise _unsupported(kind, version)
     owner, at = _owner_of(payload)
     trace, at = _trace_of(payload, at)
@@ -290,7 +307,7 @@ def decode(payload: bytes | memoryview, *, bodies: bool = True) -> Entry:
         if kind == ANSWERED:
             attempts, count = _ANSWERED.unpack_from(payload, at)
             frames = _unframed(payload, at + _ANSWERED.size, count) if bodies else []
-            return Answered(uuid, at_us, attempts, frames, owner)
+            return Answered(uuid, at_us, attempts, frames, owner, payload[1] == NEGATIVE)
         if kind == TRIED:
             (attempts,) = _TRIED.unpack_from(payload, at)
             reason = bytes(payload[at + _TRIED.size :]).decode("utf-8", "replace")
@@ -316,7 +333,7 @@ def _owner_of(payload: bytes | memoryview) -> tuple[bytes, int]:
         return b"", at
     size = payload[at] if len(payload) > at else 0
     owner = bytes(payload[at + 1 : at + 1 + size])
-    if len(owner) < size or not (owner or version == TRACED):
+    if len(owner) < size or not (owner or version != OWNED):
         raise RemoteViolation(f"a record of version {version} has no owner, or ends within it")
     return owner, at + 1 + size
 

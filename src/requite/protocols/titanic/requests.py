@@ -108,6 +108,7 @@ class DurableRequest:
     `serial` numbers requests in order of arrival. `waiting` are tokens to answer when SUBMITTED is
     stored, `closing` when CLOSED is (None: not closing). `asked` is the attempt in flight;
     `attempts` counts failed and answered ones. `trace` is the trace context of its submission.
+    `is_negative`: the reply is the reason of a negative one.
     """
 
     __slots__ = (
@@ -116,6 +117,7 @@ class DurableRequest:
         "attempts",
         "closing",
         "frames",
+        "is_negative",
         "key",
         "lane",
         "location",
@@ -154,6 +156,7 @@ class DurableRequest:
         self.reply_size = 0
         self.reply_location: Any = None
         self.reply: Sequence[bytes] | None = None
+        self.is_negative = False
         self.waiting: list[Any] | None = None
         self.closing: list[Any] | None = None
 
@@ -194,6 +197,7 @@ class RecoveredRequest:
     in_doubt: bool = False
     owner: bytes = b""
     trace: bytes = b""
+    is_negative: bool = False
 
 
 class ClosedKey(NamedTuple):

@@ -296,6 +296,7 @@ class Standby:
         request.reply_location = location
         request.resize(request.size, size)
         request.attempts, request.answered_us = entry.attempts, entry.at_us
+        request.is_negative = entry.is_negative
         self._collecting.expire_later(request, now)
 
     def _tried(self, entry: records.Tried, request: DurableRequest, now: float) -> None:

@@ -15,8 +15,9 @@
 
 A status is three digits, for 400 and 500 followed by a space and an error text for people; programs
 must not parse it. For a poisoned request, `titanic.reply` answers 400 with two more frames: the
-word `poisoned`, and the reason. A ticket is a UUID as 32 hex digits, written in upper case, as in
-the Guide, and accepted in any case.
+word `poisoned`, and the reason. For a stored negative reply a fourth frame follows, the word
+`final`; the third one is the reason of the negative reply. A ticket is a UUID as 32 hex digits,
+written in upper case, as in the Guide, and accepted in any case.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from requite.errors import RemoteViolation
+from requite.request import FINAL
 
 REQUEST: Final = "titanic.request"
 REPLY: Final = "titanic.reply"
@@ -67,11 +69,13 @@ class TitanicStatus(NamedTuple):
     """The status of an answer: one of `STATUSES`, and its text.
 
     `is_poisoned`: the request is known and will not be retried; further frames say so.
+    `is_negative`: a negative reply is stored, and `text` is its reason.
     """
 
     code: int
     text: str
     is_poisoned: bool = False
+    is_negative: bool = False
 
 
 def encode_ticket(uuid: bytes) -> bytes:
@@ -97,6 +101,14 @@ def refusal(code: int, text: str) -> bytes:
     return f"{code} {text[:_TEXT_SIZE_MAX]}".encode()
 
 
+def encode_reply(frames: Sequence[bytes], *, is_negative: bool) -> Sequence[bytes]:
+    """Encode the answer with a stored reply; of a negative one, the only frame is the reason."""
+    if not is_negative:
+        return OK, *frames
+    status = refusal(UNKNOWN, f"refused: {frames[0].decode('utf-8', 'replace')}")
+    return status, POISONED, frames[0], FINAL
+
+
 def decode_status(frame: bytes) -> TitanicStatus:
     """Decode a status frame, or raise `RemoteViolation` for a status that TSP does not have."""
     match = _STATUS.fullmatch(frame)
@@ -109,6 +121,8 @@ def decode_answer(frames: Sequence[bytes]) -> TitanicStatus:
     """Decode the status of an answer, including the frames after it; see `decode_status`."""
     status = decode_status(frames[0] if frames else b"")
     if status.code == UNKNOWN and list(frames[1:2]) == [POISONED]:
+        if list(frames[3:4]) == [FINAL]:
+            return TitanicStatus(UNKNOWN, frames[2].decode("utf-8", "replace"), is_negative=True)
         return status._replace(is_poisoned=True)
     return status
 

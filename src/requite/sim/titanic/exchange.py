@@ -20,6 +20,7 @@ from requite.protocols.titanic.wire import MMI_SERVICE
 from requite.request import Reply
 from requite.shell import clock
 from requite.sim.titanic.knobs import Fate
+from requite.sim.titanic.ledger import is_refused
 
 if TYPE_CHECKING:
     from requite.sim.kernel.world import World
@@ -98,7 +99,7 @@ class Exchange:
         body = b"".join(effect.frames)
         fate = self._rng.choices(self._knobs.fates, self._knobs.weights)[0]
         if self.is_well or (fate is Fate.ANSWER and UNLUCKY not in body):
-            return Reply([b"re:" + body])
+            return _answer(b"re:" + body, is_refused=is_refused(body))
         if fate is Fate.LOSE_REPLY:
             return None
         if fate is Fate.LOSE_REQUEST:
@@ -119,13 +120,21 @@ class Exchange:
         self._answered(Answered(effect.token, outcome))
 
     def _note(self, ticket: bytes, outcome: Reply | CallError) -> None:
-        if isinstance(outcome, Reply):
+        if isinstance(outcome, Reply) or (isinstance(outcome, RemoteFailure) and outcome.is_final):
             self._ledger.answered(ticket)
         elif outcome.may_have_executed:
             self._ledger.counted(ticket)
 
     def _latency_s(self) -> float:
         return self._knobs.latency_s * self._rng.random()
+
+
+def _answer(body: bytes, *, is_refused: bool) -> Reply | CallError:
+    if not is_refused:
+        return Reply([body])
+    failure = RemoteFailure(body.decode())
+    failure.is_final = True
+    return failure
 
 
 class ExchangeLinks:

@@ -1,7 +1,8 @@
 """Check the acknowledged requests against the invariants.
 
 I1, I10: every user finishes. I2: a reply belongs to the request of its ticket. I3: an acknowledged
-request, and a reply once delivered, stay until they are closed. I7: a request is poisoned after
+request, and a reply once delivered, stay until they are closed; a negative reply that the service
+would give each time is one. I7: a request is poisoned after
 exactly the allowed attempts. I9: no state is left. I13: no request makes Titanic fail. I15: a
 closed request is not sent. I16: nobody but its owner sees or closes a request, and it is sent on
 behalf of its owner. `keys`: one ticket per owner and key. `window`, `disk`: limits hold. `polite`:
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from requite.sim.titanic.knobs import TitanicKnobs
 
 _SLACK_S = 0.01
+_REFUSED = b"3"
+
+
+def is_refused(body: bytes) -> bool:
+    """Whether a service refuses a request each time: it begins with the digit 3."""
+    return body.startswith(_REFUSED)
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +45,7 @@ class UserRequest:
 
     @property
     def reply(self) -> bytes:
-        """The reply of its service."""
+        """The reply of its service, or the reason of a negative one."""
         return b"re:" + self.body
 
 
@@ -102,15 +109,17 @@ class Ledger:
     def tried(self, issued: IssuedTicket, frames: Sequence[bytes]) -> None:
         """Check what a stranger got for a ticket."""
         status = decode_answer(frames)
-        if status.code != 400 or status.is_poisoned:
+        if status.code != 400 or status.is_poisoned or status.is_negative:
             text = f"a stranger got {frames[0]!r:.60} for request {issued.request.number}"
             self.history.violate("I16", text)
 
     def collected(self, issued: IssuedTicket, status: TitanicStatus, body: bytes) -> None:
         """Check the status that a user received for a ticket."""
         self.lines.append(f"{issued.request.number} {status.code} {len(body)}")
-        if status.code == 200:
-            self._delivered(issued, body)
+        if status.is_negative:
+            self._delivered(issued, status.text.encode(), is_negative=True)
+        elif status.code == 200:
+            self._delivered(issued, body, is_negative=False)
         elif status.is_poisoned:
             self._poisoned(issued, status)
         elif status.code == 400:
@@ -122,9 +131,9 @@ class Ledger:
                 f"the reply to {issued.request.number} was delivered, now is lost",
             )
 
-    def _delivered(self, issued: IssuedTicket, body: bytes) -> None:
+    def _delivered(self, issued: IssuedTicket, body: bytes, *, is_negative: bool) -> None:
         request = issued.request
-        if body != request.reply:
+        if body != request.reply or is_negative != is_refused(request.body):
             self.history.violate("I2", f"request {request.number} got {body[:40]!r}")
         if issued.closed:
             self._excusable("I3", request, f"request {request.number} was closed, but is back")

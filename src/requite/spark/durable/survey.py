@@ -121,6 +121,10 @@ def _take(record: Record, found: dict[bytes, StoredRequest], closed: set[bytes])
         elif isinstance(entry, Answered):
             stored.answered_us, stored.attempts = entry.at_us, entry.attempts
             stored.poisoned, stored.reason = False, None
+            if entry.is_negative:
+                whole = decode(payload)
+                assert isinstance(whole, Answered)
+                stored.reason = whole.frames[0].decode("utf-8", "replace")
             stored.reply = RecordLocation(record.position, body_size(payload))
         elif stored.reply is None:
             stored.attempts, stored.poisoned = entry.attempts, entry.poisoned
