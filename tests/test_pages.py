@@ -126,6 +126,7 @@ READERS_FILES: Final = frozenset(
         "pool.toml",
         "requite_submit.py",
         "requite.zip",
+        "later.py",
         "shop.py",
         "visit.py",
     }

@@ -35,9 +35,10 @@ def terminals(tmp_path: Path) -> Iterator[Terminals]:
 
 
 def test_the_page_works_as_printed(terminals: Terminals) -> None:
-    listening = terminals.run(["requite", "broker", "--bind", "tcp://127.0.0.1:0"])
-    place = listening.split("tcp://")[1].strip()
+    broker = ["requite", "broker", "--bind", "tcp://127.0.0.1:0", "--titanic", "kept"]
+    place = terminals.run(broker).split("tcp://")[1].strip()
     terminals.write("shop.py", PROGRAMS[1].replace(PRINTED, place))
+    terminals.write("later.py", PROGRAMS[4].replace(PRINTED, place))
     for words, output in steps(PAGE):
         printed = terminals.run([word.replace(PRINTED, place) for word in words])
         assert without_time(printed.replace(place, PRINTED)) == without_time(output)
@@ -128,6 +129,34 @@ WRONG_OPTION = """
 def wrong(orders: Blocking) -> None:
     orders.price(Order("a", 1), timeout="soon")
 """
+DURABLE = """
+async def later(client: requite.AsyncClient) -> None:
+    price = client.durable(client.bind(Orders, "orders").price)
+    ticket: str = await price.submit(Order("apple", 1), timeout=2)
+    quote: Quote = await price.result(ticket, timeout=2)
+    print(quote)
+"""
+WRONG_DURABLE = """
+async def wrong(client: requite.AsyncClient) -> None:
+    price = client.durable(client.bind(Orders, "orders").price)
+    await price.submit("apple")
+    text: str = await price.result("0" * 32)
+    print(text)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", ["mypy", "basedpyright"])
+def test_durable_requests_are_typed_without_casts(checker: str, tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(PROGRAMS[0])
+    (tmp_path / "shop.py").write_text(PROGRAMS[1] + DURABLE)
+    (tmp_path / "later.py").write_text(PROGRAMS[4])
+    assert checked(checker, tmp_path) == []
+    (tmp_path / "shop.py").write_text(PROGRAMS[1] + WRONG_DURABLE)
+    errors = checked(checker, tmp_path)
+    assert len(errors) == 2
+    assert '"Order"' in errors[0]
+    assert '"str"' in errors[1]
 
 
 @pytest.mark.slow

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import sleep
-from typing import TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from requite.client.call_arguments import CallBody, Timeout
 from requite.client.durable import Durable, Pause, Script
@@ -11,6 +12,11 @@ from requite.errors import CallError
 from requite.request import Deadline, Reply
 from requite.shell import clock
 
+if TYPE_CHECKING:
+    from requite.typed.durable import DurableMethod
+
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -49,6 +55,12 @@ class Submitter:
     def forget(self, ticket: str, *, timeout: Timeout = ...) -> None:
         """Delete a durable request and its reply; see `AsyncClient.forget`."""
         self._play(self._durable.forget(ticket, timeout))
+
+    def durable(self, method: Callable[P, R]) -> DurableMethod[P, R]:
+        """Return a bound method for durable requests; see `AsyncClient.durable`."""
+        from requite.typed.durable import DurableMethod
+
+        return DurableMethod(self, method)
 
     def _play(self, script: Script[T]) -> T:
         try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from requite.client.call_arguments import CallBody, Timeout
 from requite.client.durable import Durable, Pause, Script
@@ -11,6 +12,11 @@ from requite.errors import CallError
 from requite.request import Deadline, Reply
 from requite.shell import clock
 
+if TYPE_CHECKING:
+    from requite.typed.durable import AsyncDurableMethod
+
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -74,6 +80,20 @@ class AsyncSubmitter:
     ) -> None:
         """Delete a durable request and its reply; do nothing for an unknown ticket."""
         await self._play(self._durable.forget(ticket, timeout))
+
+    def durable(self, method: Callable[P, Awaitable[R]]) -> AsyncDurableMethod[P, R]:
+        """Return the method of a bound object (`bind`) for durable requests, with the same types.
+
+            price = client.durable(client.bind(Orders, "orders").price)
+            ticket = await price.submit(Order("a", 2))  # a str: any process may fetch the reply
+            quote = await price.result(ticket, timeout=60)  # or the method's declared error
+
+        Raises `ConfigurationError` for a method with partial replies, one that was bound with
+        middleware, and a protocol other than MDP 0.3.
+        """
+        from requite.typed.durable import AsyncDurableMethod
+
+        return AsyncDurableMethod(self, method)
 
     async def _play(self, script: Script[T]) -> T:
         try:

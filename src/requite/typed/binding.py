@@ -12,6 +12,7 @@ from requite.shell import clock
 from requite.speaks.plans import Carries
 from requite.typed.codec import codec_of
 from requite.typed.context import Context, Middleware, chained
+from requite.typed.durable import STEPS, Steps
 from requite.typed.envelope import wrap_request
 from requite.typed.messages import check_types, reply_reader, request_writer, unwrapping
 from requite.typed.names import prefix_of
@@ -130,9 +131,34 @@ class _BoundMethod:
             )
         else:
             function = self._plain()
+        setattr(function, STEPS, self._steps())
         function.__name__ = function.__qualname__ = self._signature.name
         function.__doc__ = self._signature.doc or f"Call {self._address}."
         return function
+
+    def _steps(self) -> Steps:
+        """Return what durable requests need."""
+        refusal = ""
+        if self._service is None:
+            refusal = "cannot be stored: durable requests need an MDP broker"
+        elif self._signature.streams:
+            refusal = "has partial replies, which durable requests do not"
+        elif self._options.middleware:
+            refusal = "was bound with middleware, which durable requests do not pass; bind without"
+        message_of, errors = _message_of(self._signature), self._errors
+
+        def take(value: Any = _MISSING, /, **options: Any) -> tuple[Any, dict[str, Any]]:
+            return message_of(value, _without_options(options)), options
+
+        return Steps(
+            self._caller,
+            self._address,
+            take,
+            self._write,
+            self._read,
+            lambda failure: _told(failure, errors),
+            refusal,
+        )
 
     def _plain(self) -> Callable[..., Any]:
         make = {
