@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ from requite.errors import BadReply, BadRequest, RemoteFailure
 from requite.speaks.plans import BODIES, Carries
 from requite.typed import checking
 from requite.typed.checking import JsonMethod
-from requite.typed.codec import JSON, MSGPACK
+from requite.typed.codec import JSON, MSGPACK, flaw_of
 from requite.typed.described import SIZE_MAX, Description, read_description
 
 ALL = Carries(names=True, refusals=True, partials=True)
@@ -202,3 +202,40 @@ def test_the_address_called_is_the_one_asked_for() -> None:
     )  # fmt: skip
     with pytest.raises(BadRequest, match=r"^a has no method m; it has bank\.pay"):
         JsonMethod(described, "a.m", ALL)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message", "path", "end"),
+    [
+        ({"type": "integer"}, "x" * 100_000, "$", "' is not of type 'integer'"),
+        ({"enum": ["a", "b"]}, "x" * 100_000, "$", "' is not one of ['a', 'b']"),
+        ({"additionalProperties": {"type": "null"}}, {"k" * 100_000: 1}, "$.kkk", "type 'null'"),
+    ],
+)
+def test_a_refusal_does_not_quote_a_long_message_in_full(
+    schema: Any, message: Any, path: str, end: str
+) -> None:
+    with pytest.raises(BadRequest) as caught:
+        foreign(schema).encode(json.dumps(message).encode())
+    error = caught.value
+    assert error.path.startswith(path)
+    assert error.reason.endswith(end)
+    assert len(error.path) <= 300
+    assert len(error.reason) <= 300
+    assert len(str(error)) < 700
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Literal["a", "b"], f'"{"x" * 100_000}"'),
+        (dict[str, int], f'{{"{"k" * 100_000}": "x"}}'),
+        (Literal["a"], f'"{"é" * 100_000}"'),
+    ],
+)
+def test_a_worker_does_not_quote_a_long_message_in_full(kind: Any, text: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        JSON.decoder(kind)(text.encode())
+    path, reason = flaw_of(caught.value)
+    assert len(path) <= 300
+    assert len(reason) <= 300

@@ -89,7 +89,7 @@ class AsyncSubmitter:
             quote = await price.result(ticket, timeout=60)  # or the method's declared error
 
         Raises `ConfigurationError` for a method with partial replies, one that was bound with
-        middleware, and a protocol other than MDP 0.3.
+        middleware, and a protocol without service names.
         """
         from requite.typed.durable import AsyncDurableMethod
 

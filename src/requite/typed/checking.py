@@ -15,7 +15,7 @@ from typing import Any, Final
 from requite.errors import BadRequest, ConfigurationError, RemoteViolation
 from requite.framing.base import Limits
 from requite.speaks.plans import Carries
-from requite.typed.codec import FLAWS, JSON, NO_BODY, flaw_of
+from requite.typed.codec import FLAWS, JSON, NO_BODY, flaw_of, shortened
 from requite.typed.described import DescribedMethod, Description
 from requite.typed.envelope import wrap_request
 from requite.typed.messages import bad_reply, unwrapping
@@ -36,7 +36,6 @@ MESSAGE_SIZE_MAX: Final = Limits().message_size_bytes_max
 """Bytes of a message; brokers and workers refuse larger ones by default."""
 
 _ORDINARY_DEPTH: Final = 32
-_REASON_SIZE_MAX: Final = 300
 _value: Final = JSON.decoder(Any)
 
 
@@ -112,7 +111,7 @@ class JsonMethod:
             raise bad_reply(*flaw_of(error), attempts) from error
 
     def _unusable(self, reason: object) -> RemoteViolation:
-        text = str(reason).partition("\n")[0][:_REASON_SIZE_MAX]
+        text = shortened(str(reason).partition("\n")[0])
         return RemoteViolation(f"{self._whose} cannot be used, so nothing was sent: {text}")
 
 
@@ -122,13 +121,13 @@ def _method_of(described: Description, address: str) -> DescribedMethod:
             return method
     service, _, name = address.rpartition(".")
     known = ", ".join(each.address.removeprefix(f"{service}.") for each in described.methods)
-    reason = f"{service} has no method {name}; it has {known or 'none'}"[:_REASON_SIZE_MAX]
+    reason = shortened(f"{service} has no method {name}; it has {known or 'none'}")
     text = f"{reason}; the request was not sent"
     raise BadRequest(text, path="$", reason=reason, may_have_executed=False)
 
 
 def _refused(path: str, reason: str) -> BadRequest:
-    reason = reason[:_REASON_SIZE_MAX]
+    path, reason = shortened(path), shortened(reason)
     text = f"{path}: {reason}; the request was not sent, so it has not run"
     return BadRequest(text, path=path, reason=reason, may_have_executed=False)
 

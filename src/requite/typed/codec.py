@@ -25,6 +25,10 @@ FLAWS: Final = (msgspec.MsgspecError, RecursionError, ValueError, TypeError, Ove
 """What decoding and encoding raise for a value of the wrong type, and for bytes that are none."""
 
 
+_SHOWN_MAX: Final = 300
+_LEFT_OUT: Final = " … "
+
+
 class Flaw(NamedTuple):
     """What is wrong with a value, and where: `$.items[2].count`."""
 
@@ -125,8 +129,21 @@ def _check_finite(value: Any, path: str) -> None:
             _check_finite(each, f"{path}[{index}]")
 
 
+def shortened(text: str) -> str:
+    """Return a text about a message without the middle of a long one: it may quote any value."""
+    if len(text) <= _SHOWN_MAX:
+        return text
+    half = (_SHOWN_MAX - len(_LEFT_OUT)) // 2
+    return f"{text[:half]}{_LEFT_OUT}{text[-half:]}"
+
+
 def flaw_of(error: Exception) -> Flaw:
-    """Return the place and the reason of an error of a codec."""
+    """Return the place and the reason of an error of a codec, each of them `shortened`."""
+    path, reason = _flaw_of(error)
+    return Flaw(shortened(path), shortened(reason))
+
+
+def _flaw_of(error: Exception) -> Flaw:
     if isinstance(error, RecursionError):
         return Flaw("$", "it is nested too deeply")
     cause: Any = error.__cause__
