@@ -163,7 +163,12 @@ async def test_what_is_not_there() -> None:
         assert (other.status, other.said["error"]) == (405, "BadMethod")
         assert "called with POST /SERVICE.METHOD" in other.said["detail"]
         assert (await door.get("/orders.price")).headers["allow"] == "POST"
-        assert (await door.get("/a/b")).status == 404
+        for path in ("/a/b", "/nothing", "/favicon.ico", "/orders.nothing", "/nowhere.price"):
+            answer = await door.get(path)
+            assert (answer.status, answer.said["error"]) == (404, "NoMethod")
+        for method in ("PUT", "DELETE", "OPTIONS"):
+            assert (await door.http.request(method, "/orders.price")).status_code == 405
+            assert (await door.http.request(method, "/orders.nothing")).status_code == 404
 
 
 async def test_a_service_whose_workers_are_gone_is_unavailable() -> None:

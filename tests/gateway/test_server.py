@@ -136,6 +136,9 @@ async def test_a_late_body_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
         writer.close()
         await asyncio.wait_for(door.server.gateway.drain(), WAIT_S)
         assert not shop.seen
+        metrics = (await door.http.get("/metrics")).text
+        answered = [line for line in metrics.splitlines() if "gateway_answered_total{" in line]
+        assert answered == ['requite_gateway_answered_total{code="408"} 1.0']
     header, _, body = answer.partition(b"\r\n\r\n")
     assert header.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     assert b"connection: close" in header.lower()
@@ -375,6 +378,34 @@ async def test_pages_of_other_sites_cannot_make_calls() -> None:
         assert not shop.seen
         known = {"Host": "door.example", "Origin": "https://door.example"}
         assert (await door.http.post("/orders.price", json=ORDER, headers=known)).is_success
+
+
+LINK = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_pages_of_other_sites_cannot_load_anything(site: str) -> None:
+    shop = Shop()
+    async with listening(shop.service) as door:
+        for fetched in ({"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}, {}):
+            for path in ("/", "/page.js", "/openapi.json", "/metrics", "/orders.price"):
+                answer = await door.http.get(path, headers={"Sec-Fetch-Site": site, **fetched})
+                assert (answer.status_code, answer.json()["error"]) == (403, "ForeignPage")
+        form = {"Sec-Fetch-Site": site, **LINK}
+        answer = await door.http.post("/orders.price", json=ORDER, headers=form)
+        assert (answer.status_code, answer.json()["error"]) == (403, "ForeignPage")
+        assert not shop.seen
+        for path in ("/", "/problems", "/openapi.json"):
+            assert (await door.http.get(path, headers={"Sec-Fetch-Site": site, **LINK})).is_success
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+async def test_its_own_page_and_its_user_may_do_all(site: str) -> None:
+    async with listening(Shop().service) as door:
+        for path in ("/", "/page.js", "/openapi.json", "/metrics"):
+            assert (await door.http.get(path, headers={"Sec-Fetch-Site": site})).is_success
+        answer = await door.http.post("/orders.price", json=ORDER, headers={"Sec-Fetch-Site": site})
+        assert answer.is_success
 
 
 # --- settings -------------------------------------------------------------------------------------

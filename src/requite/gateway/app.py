@@ -106,7 +106,7 @@ class Gateway:
                 _get("/openapi.json", self._openapi),
                 _get("/health", _health),
                 _get("/ready", self._ready),
-                Route("/{address}", self._calls, methods=["POST"]),
+                Route("/{address}", self._calls),
             ],
             exception_handlers={
                 HTTPException: _http_error,

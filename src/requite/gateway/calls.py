@@ -1,4 +1,8 @@
-"""POST /SERVICE.METHOD: a call of a typed service for an HTTP request."""
+"""POST /SERVICE.METHOD: a call of a typed service for an HTTP request.
+
+Other HTTP methods are refused after the same checks: what the user may not call, or does not exist,
+is answered as for POST.
+"""
 
 from __future__ import annotations
 
@@ -131,6 +135,12 @@ class Calls:
         except TimeoutError:
             text = f"the service of {address!r} did not describe itself in time; it has not run"
             raise Problem("CallTimeout", text) from None
+        if request.method != "POST":
+            text = (
+                f"{request.method} of {address} is not possible: methods are called with POST"
+                " /SERVICE.METHOD; it has not run"
+            )
+            raise Problem("BadMethod", text, headers={"Allow": "POST"})
         check_type(headers, method)
         data = await body.read(request.receive)
         client = acting_for(self._client, principal.name) if principal.name else self._client

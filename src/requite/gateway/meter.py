@@ -9,6 +9,7 @@ from requite.core.durations import Durations
 from requite.metrics import catalogue as metrics
 from requite.metrics.families import Family, singles
 from requite.shell import clock
+from requite.web.connection import ANSWERED
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,7 +37,7 @@ class Meter:
         try:
             await self._app(scope, receive, count)
         finally:
-            if code:
+            if code := scope.get("state", {}).get(ANSWERED, code):
                 self._answered[code] += 1
                 self._took.add(clock.now() - began)
 

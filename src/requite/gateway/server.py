@@ -185,4 +185,7 @@ class GatewayServer:
         if (origin := self._hosts.foreign_origin(scope)) is not None:
             text = f"web pages of {origin} may not use this gateway; the request has not run"
             return Problem("ForeignPage", text)
+        if self._hosts.is_foreign_fetch(scope, is_entry=scope["method"] == "GET"):
+            text = "web pages of other sites may not use this gateway, but link to it"
+            return Problem("ForeignPage", f"{text}; the request has not run")
         return None

@@ -23,6 +23,9 @@ REQUEST_S: Final = 10.0
 """The time from the first byte of a request to its last. The first request of a connection begins
 when the connection is made, with the TLS handshake."""
 
+ANSWERED: Final = "requite.answered"
+"""In the `state` of the scope of a request that the server itself has answered: the status."""
+
 STALLED_S: Final = 30.0
 """A connection is closed if its peer accepts none of the bytes that wait for it for so long."""
 
@@ -68,6 +71,7 @@ class HttpProtocol(H11Protocol):
         if self.conn.their_state is not h11.SEND_BODY or self.cycle.response_started:
             self.transport.abort()
             return
+        self.cycle.scope["state"][ANSWERED] = self._late.status_code
         self.cycle.disconnected = True  # for the application
         self.cycle.message_event.set()
         late = self._late
