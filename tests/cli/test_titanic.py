@@ -84,11 +84,15 @@ def here(
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a broker with a Titanic that poisons requests after one attempt.
 
-    A worker serves `echo` and `fail`.
+    A worker serves `echo`, `fail` and the typed service `airports`.
     """
     folder = str(tmp_path_factory.mktemp("kept") / "requests")
     with running_broker("--titanic", folder, "--titanic-attempts", "1") as (_broker, url):
-        targets = ("requite.examples:echo", "requite.examples:fail")
+        targets = (
+            "requite.examples:echo",
+            "requite.examples:fail",
+            "requite.examples.typed:airports",
+        )
         with running_worker(*targets, "--connect", url):
             yield url
 
@@ -145,6 +149,25 @@ def test_a_failed_request_is_listed_with_the_reason_and_retried(here, kept):
     )
     assert here("titanic", "forget", kept, ticket).code == 0
     assert ticket not in here("titanic", "ls", kept).out
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ('{"code": "???", "count": 1}', "FAILED", "UnknownAirport: "),
+        ('{"code": "FRA", "count": "x"}', "BAD_REQUEST", "$.count: expected int, got str"),
+    ],
+)
+def test_an_answer_of_a_typed_service_is_the_result(here, kept, body, status, said):
+    ticket = submit(here, kept, "airports.nearest", body)
+    ended = here("result", kept, ticket, "--timeout", "20", "--json")
+    assert (ended.code, ended.record["status"]) == (ExitCode.FAILED, status)
+    assert ended.record["message"].startswith(said)
+    assert re.search(
+        rf"{ticket}  answered .* B -> .* B \(negative\)", here("titanic", "ls", kept).out
+    )
+    assert here("titanic", "retry", kept, ticket).code != 0
+    assert here("titanic", "show", kept, ticket, "--json").record["negative"] is True
 
 
 def test_the_list_has_an_object_per_line_and_a_limit(here, kept):

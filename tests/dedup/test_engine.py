@@ -6,7 +6,7 @@ import pytest
 from tests.dedup.bench import Bench
 
 from requite.dedup.inputs import Interrupted
-from requite.engine import CancelHandler, Drain, Progressed, Wake
+from requite.engine import CancelHandler, Drain, Finished, Progressed, Wake
 from requite.errors import ConfigurationError, LocalViolation
 from requite.request import Status
 
@@ -72,6 +72,15 @@ def test_store_failures_stores_failures():
     bench.ask("b")
     assert bench.ran == ["a"]
     assert bench.reply("b") == (FAILED, [b"no"])
+
+
+def test_a_final_failure_is_stored_as_that():
+    bench = Bench(store_failures=True)
+    bench.ask("a")
+    bench.start("a")
+    bench.feed(Finished("a", (b"no", b"final"), FAILED))
+    bench.ask("b")
+    assert [each.frames for each in bench.answers["b"]] == [(b"no", b"final")]
 
 
 def test_a_key_with_another_body_is_refused(bench):

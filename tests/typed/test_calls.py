@@ -93,6 +93,21 @@ async def test_declared_errors_reach_the_caller_as_themselves(
         await orders.price(Order("closed", 1))
 
 
+@requirement("typed:final")
+@pytest.mark.parametrize(
+    ("sku", "is_final"),
+    [("none", True), ("closed", True), ("broken", False), ("refused", False), ("wrong", False)],
+)
+async def test_only_answers_are_final(sku: str, is_final: bool) -> None:
+    async with served(Shop().service) as client:
+        with pytest.raises(RemoteFailure) as caught:
+            await client.call(b'{"sku":"%b","count":1}' % sku.encode(), service="orders.price")
+        assert caught.value.is_final is is_final
+        with pytest.raises(RemoteFailure) as caught:
+            await client.call(b"no JSON", service="orders.price")
+        assert caught.value.is_final
+
+
 @requirement("typed:no-disguise")
 async def test_other_failures_are_remote_failures(bind: str, stack: AsyncExitStack) -> None:
     shop = Shop(partials=False)

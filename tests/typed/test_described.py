@@ -232,8 +232,17 @@ async def main(client: requite.AsyncClient) -> None:
         left: int = error.left
         print(left, price, quotes, pets)
 
+async def later(client: requite.AsyncClient) -> Quote:
+    price = client.durable(client.bind(Api, {prefix!r}).price)
+    ticket: str = await price.submit(Order("a", 2), idempotency_key=b"order 1")
+    return await price.result(ticket, timeout=2)
+
 def blocking(client: requite.Client) -> Quote:
     return client.bind({name}Blocking, {prefix!r}).price(Order("a", 2))
+
+def blocking_later(client: requite.Client) -> Quote:
+    price = client.durable(client.bind({name}Blocking, {prefix!r}).price)
+    return price.result(price.submit(Order("a", 2), timeout=2), timeout=2)
 """
 
 

@@ -102,6 +102,15 @@ def test_each_request_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
     assert (tried["state"], tried["attempts"], tried["reason"]) == ("waiting", 1, "out of stock")
 
 
+def test_a_negative_reply_has_a_reason(spark: SparkSession, tmp_path: Path) -> None:
+    with StoreWriter(tmp_path) as writer:
+        refused = records.encode_answered(uuid(1), NOON_US, 1, [b"no apples"], is_negative=True)
+        writer.write(submitted(1), refused)
+    [row] = rows_of(read(spark, tmp_path))
+    assert (row["state"], row["reason"]) == ("answered", "no apples")
+    assert (row["reply"], row["reply_size"]) == (b"no apples", 9)
+
+
 def test_a_store_is_read_while_titanic_writes(spark: SparkSession, tmp_path: Path) -> None:
     with StoreWriter(tmp_path) as writer:
         writer.write(*(submitted(number) for number in range(1, 1001)))
