@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from opentelemetry import metrics, trace
@@ -21,6 +21,8 @@ from requite.trace_context import decode_traceparent, is_sampled
 from requite.tracing.calls import call_spans
 from requite.worker import service
 from requite.worker.spans import in_spans
+
+GRACE_S: Final = 0.2  # how long a request waits for a service without workers
 
 
 @service("it")
@@ -71,10 +73,10 @@ async def test_one_trace_has_the_caller_the_call_the_broker_and_the_handler(
     }
 
 
-async def again(cluster: Cluster) -> Cluster:
-    """Open a new broker, which the SDK of the test traces."""
+async def again(cluster: Cluster, **policy: object) -> Cluster:
+    """Open a new broker, which the SDK of the test traces; `policy` overrides its policy."""
     await cluster.stack.aclose()
-    await cluster.open()
+    await cluster.open(**policy)
     return cluster
 
 
@@ -152,6 +154,7 @@ async def test_durations_need_no_spans(
     spans: Spans, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
+    await again(cluster, service_grace_s=GRACE_S)
     await cluster.worker(echo)
     client = await cluster.client()
     await client.call(b"hello")
@@ -252,7 +255,7 @@ async def test_every_way_to_call_ends_its_spans(spans: Spans, cluster: Cluster) 
 async def test_a_blocking_client_and_handlers_in_threads_have_spans(
     spans: Spans, cluster: Cluster
 ) -> None:
-    await again(cluster)
+    await again(cluster, service_grace_s=GRACE_S)
 
     @service("it")
     def plain(request: requite.Request) -> bytes:
