@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, count
 from pathlib import Path
@@ -85,8 +86,8 @@ def expected_of(run: Run, events: list[Event]) -> Iterator[tuple[str, str]]:
 
 def check(
     spark: SparkSession, folder: Path, runs: Iterable[Run], broken: Mapping[int, C] | None = None
-) -> int:
-    """Judge runs in one job; return the number of compared calls.
+) -> Counter[str]:
+    """Judge runs in one job; return the numbers of compared calls by their verdict.
 
     Of runs in `broken`, by number, only a contradiction that they must show is checked. In runs of
     pools only managers have journals, which give no verdicts.
@@ -119,7 +120,7 @@ def check(
     accused = {(number_of(row["request_id"]), row["kind"]) for row in contradicted}
     assert {pair for pair in accused if pair[0] not in broken} == set()
     assert set(broken.items()) <= accused
-    return len(expected)
+    return Counter(expected.values())
 
 
 def number_of(request_id: str) -> int:
@@ -135,15 +136,20 @@ def number_of(request_id: str) -> int:
 def test_verdicts_on_simulated_runs_agree_with_the_simulator(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """One run of each scenario, of a sixth of the usual length; `make long` has ten thousand."""
+    """One run of each scenario, of a sixth of the usual length; `make long` has ten thousand.
+
+    The seed is one whose runs have requests of every verdict.
+    """
     numbers = count(1)
     broken = [
         Run(next(numbers), seed, scenario, Options(parts=(parts,))).play()
         for scenario, seed, parts, _ in BROKEN
     ]
     accused = {run.number: kind for run, (*_, kind) in zip(broken, BROKEN, strict=True)}
-    runs = chain(broken, runs_of([1], numbers, size=1 / 6))
-    assert check(spark, tmp_path / "events", runs, accused) > 1_000
+    runs = chain(broken, runs_of([3], numbers, size=1 / 6))
+    compared = check(spark, tmp_path / "events", runs, accused)
+    assert compared.keys() == {"EXACTLY_ONE", "MISSING", "LATE"}
+    assert compared.total() > 1_000
     assert next(numbers) - 1 == len(SCENARIOS) + len(broken)
 
 
