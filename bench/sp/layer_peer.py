@@ -170,7 +170,10 @@ async def ask_by_shell(job: Job) -> None:
         TcpAddress("127.0.0.1", job.port), lambda: SpStream(REQ, REP), PipeOptions()
     )
     shell = AioShell(
-        ScalabilityClient(first_id=0), Connections(keep=[endpoint]), deliver_all=deliver_all
+        ScalabilityClient(first_id=0),
+        Connections(keep=[endpoint]),
+        deliver=lambda token, what: deliver_all([(token, what)]),
+        deliver_all=deliver_all,
     )
     shell.start()
     for call in calls:
@@ -187,7 +190,12 @@ async def serve_by_shell(job: Job) -> None:
 
     endpoint = Endpoint(TcpAddress("127.0.0.1", 0), lambda: SpStream(REP, REQ), PipeOptions())
     engine = ScalabilityWorker(RepPolicy(capacity=job.capacity), first_id=0)
-    shell = AioShell(engine, Connections(listen=[endpoint]), deliver_all=deliver_all)
+    shell = AioShell(
+        engine,
+        Connections(listen=[endpoint]),
+        deliver=lambda token, what: deliver_all([(token, what)]),
+        deliver_all=deliver_all,
+    )
     await shell.listen_all()
     say_where(shell.addresses[0])
     await asyncio.Event().wait()
