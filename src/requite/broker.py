@@ -11,6 +11,7 @@ or in a program with its own event loop:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -68,6 +69,7 @@ DEFAULT_BIND: Final = "tcp://127.0.0.1:5555"
 _SCHEMES: Final = ("tcp", "tls", "ipc", "inproc")
 _IDENTITIES: Final = 1 << 32
 _SETTLE_S: Final = 5.0  # time limit for writing the last replies to disk
+_log: Final = logging.getLogger("requite.broker")
 
 
 class Broker(Daemon):
@@ -254,13 +256,14 @@ class Broker(Daemon):
         return self._inside
 
     def switch_pair(self, principal: Principal) -> None:
-        """Switch the active broker of the pair for `principal`, and journal it. Raises what
+        """Switch the active broker of the pair for `principal`, journal and log it. Raises what
         `Pair.switch` does, and `LocalViolation` if this broker belongs to no pair."""
         if self._pair is None:
             raise LocalViolation("this broker belongs to no pair")
         self._pair.switch()
         now, told = clock.now(), "switched the pair"
         self._engine.record_access(Kind.ADMITTED, principal.name, "admin", now, told, b"switch")
+        _log.warning("operator: %s %s", principal, told)
 
     def deny_switch(self, principal: Principal) -> None:
         """Journal that `principal` has no right to switch the pair."""

@@ -9,7 +9,7 @@ import pytest
 from tests.spec.requirement import requirement
 from tests.support.broker import BrokerBench
 
-from requite.chronicle import Chronicle, Kind
+from requite.chronicle import NO_CALL, Chronicle, Kind
 from requite.principal import INSIDE, Principal, Rights
 from requite.protocols.majordomo.wire import ClientRequest, Disconnect
 from requite.request import Status
@@ -69,6 +69,54 @@ def test_each_act_needs_its_right_and_leaves_one_row(name: str, right: str, vers
         (Kind.ADMITTED, b"ops", "admin", right.encode()),
     ]
     assert f"mmi.{name} {subject.decode()}: " in rows[1].reason
+
+
+@requirement("mdp03:ops-journaled")
+def test_a_retry_in_a_titanic_leaves_a_row_each_time() -> None:
+    chronicle = Chronicle()
+    bench = BrokerBench(chronicle=chronicle)
+    bench.worker("titanic", b"titanic.retry", capacity=9, principal=INSIDE)
+    bench.client("shop", principal=SHOP)
+    bench.client("ops", principal=Principal("ops", Rights(admin=("titanic",))))
+    for who in ("shop", "ops", "ops", "nobody"):
+        bench.request(who, 1 + len(bench.requests("titanic")), b"ticket", service=b"titanic.retry")
+    assert len(bench.requests("titanic")) == 3
+    rows = [row for row in chronicle.event_rows if row.error == "admin"]
+    assert {row.service for row in rows} == {b"titanic"}
+    assert [(row.kind, row.worker) for row in rows] == [
+        (Kind.DENIED, b"shop"),
+        (Kind.ADMITTED, b"ops"),
+        (Kind.ADMITTED, b"ops"),
+        (Kind.ADMITTED, b""),
+    ]
+    assert rows[1].reason == "titanic.retry ticket"
+    assert [each.text for each in bench.warnings if each.kind == "operator"][-2:] == [
+        "ops: titanic.retry ticket",
+        "anonymous: titanic.retry ticket",
+    ]
+
+
+@requirement("mdp03:ops-journaled")
+@pytest.mark.parametrize("name", [b"mmi.pause", b"titanic.retry"])
+def test_a_part_of_the_process_acts_with_the_rights_of_the_user_that_it_names(name: bytes) -> None:
+    users = {"ops": Principal("ops", Rights(admin=("pause", "titanic"))), "shop": SHOP}
+    chronicle = Chronicle()
+    bench = BrokerBench(chronicle=chronicle)
+    bench.broker.authorizer.principal_named = users.__getitem__
+    bench.worker("w", principal=SHOP)
+    bench.worker("titanic", b"titanic.retry", principal=INSIDE)
+    bench.client("page", principal=INSIDE)
+    for number, user in enumerate((b"shop", b"ops"), 1):
+        told = (number, 0, 0, b"", NO_CALL, user)
+        bench.say("page", ClientRequest, name, [b"echo"], *told)
+    assert bench.finals("page")[0].status == Status.DENIED
+    assert bench.requests("titanic") or bench.finals("page")[1].body == [b'{"queued":0}']
+    rows = [row for row in chronicle.event_rows if row.error == "admin"]
+    assert [(row.kind, row.worker) for row in rows] == [
+        (Kind.DENIED, b"shop"),
+        (Kind.ADMITTED, b"ops"),
+    ]
+    assert bench.broker.census().denied == {"admin": 1}
 
 
 @requirement("mdp03:ops-right")

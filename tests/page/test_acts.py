@@ -61,6 +61,12 @@ def guarded(journal: Path) -> Iterator[Shown]:
         yield broker
 
 
+def acts_in(journal: Path) -> list[str | None]:
+    """Return what operators did, in words."""
+    found = events(journal)
+    return [each.reason for each in found if (each.kind, each.error_class) == ("admitted", "admin")]
+
+
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
@@ -119,12 +125,43 @@ def test_a_worker_is_disconnected_and_comes_back(broker: Shown) -> None:
     eventually(lambda: workers() not in ([], [before]), "it has come back")
 
 
+def test_acts_at_once_share_a_connection() -> None:
+    with shown() as broker, serving(broker, "echo"), ThreadPoolExecutor(8) as pool:
+        done = pool.map(lambda _: post(broker, "/acts/pause", of="echo").status, range(8))
+        assert list(done) == 8 * [200]
+
+
+@pytest.mark.parametrize("has_acted", [True, False])
+def test_acts_while_a_broker_is_drained(has_acted: bool) -> None:
+    with shown() as broker, serving(broker, "echo"), ThreadPoolExecutor() as pool:
+        if has_acted:
+            assert post(broker, "/acts/pause", of="echo").status == 200
+        else:
+            requite("admin", "pause", broker.url, "echo")
+        with Client(f"{broker.url}/echo", timeout=60) as client:
+            waiting = pool.submit(client.call, b"x")
+            eventually(lambda: echo(broker)["queued"] == 1, "the request waits")
+            requite("admin", "drain", broker.url)
+            for _ in range(2):
+                again = post(broker, "/acts/drain")
+                assert (again.status, "that are pending: 1." in again.text) == (200, True)
+            assert "waited in its queue: 1." in post(broker, "/acts/resume", of="echo").text
+            assert waiting.result().body == b"x"
+            assert broker.process.end()[0] == 0
+
+
 def test_a_broker_is_drained() -> None:
     with shown() as broker:
         assert 'href="/acts/drain"' in get(broker, "/").text
         assert "still pending" not in get(broker, "/acts/drain").text
         assert "refuses new requests" in post(broker, "/acts/drain").text
         assert broker.process.end()[0] == 0
+
+
+def epoch_in(question: str) -> str:
+    found = re.search(r'name="of" value="(\d+)"', question)
+    assert found
+    return found[1]
 
 
 def test_a_pair_is_switched() -> None:
@@ -139,16 +176,27 @@ def test_a_pair_is_switched() -> None:
             client.call(b"", service="mmi.ping")  # not a vote; the primary is active without one
         eventually(lambda: "primary, active" in get(primary, "/").text, "the primary is active")
         assert 'href="/acts/switch"' in get(primary, "/").text
+        assert post(primary, "/acts/pause", of="none").status == 404, "the active one is asked"
+        of = epoch_in(get(primary, "/acts/switch").text)
+        for stale in ("", of + "0"):
+            refused = post(primary, "/acts/switch", of=stale)
+            assert (refused.status, "Nothing was changed" in refused.text) == (409, True)
         refused = post(backup, "/acts/drain")
         assert (refused.status, "This broker stands by" in refused.text) == (409, True)
-        done = post(primary, "/acts/switch")
-        assert (done.status, "change places" in done.text) == (200, True)
+        with ThreadPoolExecutor() as pool:  # a button that is pressed twice
+            twice = list(pool.map(lambda _: post(primary, "/acts/switch", of=of), range(2)))
+        assert sorted(each.status for each in twice) == [200, 409]
+        assert any("change places" in each.text for each in twice)
         eventually(lambda: "backup, active" in get(backup, "/").text, "the backup is active")
+        again = post(primary, "/acts/switch", of=of)
+        assert (again.status, "has been switched already" in again.text) == (409, True)
+        assert "backup, active" in get(backup, "/").text
 
 
 def test_a_poisoned_request_is_retried(tmp_path: Path) -> None:
     options = ("--titanic", str(tmp_path / "kept"), "--titanic-attempts", "1")
-    with shown(*options) as broker, serving(broker, "fail"):
+    journal = tmp_path / "journal"
+    with shown(*options, journal=journal) as broker, serving(broker, "fail"):
         assert "Titanic has set no request aside" in get(broker, "/stored").text
         ticket = requite("call", f"{broker.url}/fail", "x", "--submit").out.split()[0]
         eventually(lambda: ticket in get(broker, "/stored").text, "it is poisoned")
@@ -163,6 +211,7 @@ def test_a_poisoned_request_is_retried(tmp_path: Path) -> None:
         assert "Retry the stored request" in get(broker, f"/acts/retry?of={ticket}").text
         done = post(broker, "/acts/retry", of=ticket)
         assert (done.status, "is retried" in done.text) == (200, True)
+        eventually(lambda: f"titanic.retry {ticket}" in acts_in(journal), "the journal has it")
         unknown = post(broker, "/acts/retry", of=32 * "0")
         assert (unknown.status, "Titanic refuses it" in unknown.text) == (409, True)
 
@@ -182,6 +231,10 @@ def test_rights_are_those_of_the_user(guarded: Shown, journal: Path) -> None:
     denied = post(guarded, "/acts/pause", bearer(VIEWER), of="echo")
     assert denied.status == 403
     assert "viewer has no right to admin 'pause'" in unescape(denied.text)
+    retry = post(guarded, "/acts/retry", bearer(VIEWER), of=32 * "0")
+    assert retry.status == 404, "this broker has no Titanic"
+    metrics = get(guarded, "/metrics").text
+    assert 'requite_broker_denied_total{verb="admin"} 1.0' in metrics
     switch = post(guarded, "/acts/switch", bearer(VIEWER))
     assert (switch.status, 'admin = ["switch"]' in unescape(switch.text)) == (403, True)
 
@@ -220,6 +273,7 @@ def test_nobody_else_may_do_anything(guarded: Shown) -> None:
         ({"Origin": "null"}, 403),
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "none"}, 403),
         ({"Sec-Fetch-Site": "same-origin"}, 404),
         ({}, 404),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.command import requite
-from tests.page.rig import serving, shown
+from tests.page.rig import get, serving, shown
 from tests.page.test_page import LIVE, MAIN, WIDTH, only_asked, tab_to
 from tests.support.browser import CHROMIUM, Page, browsing
 
@@ -45,6 +45,22 @@ async def test_a_service_is_paused_by_keyboard(page: Page) -> None:
         await page.press("Enter")
         await page.until(f"{LIVE} && {MAIN}.includes('paused')")
         assert only_asked(page, broker)
+
+
+async def test_a_broker_is_drained_without_javascript(page: Page) -> None:
+    with shown() as broker:
+        await page.send("Emulation.setScriptExecutionDisabled", value=True)
+        await page.open(f"{broker.page}/", 390)
+        await page.until(f"{MAIN}.includes('Drain')")
+        await tab_to(page, f"{FOCUS} == 'Drain'")
+        await page.press("Enter")
+        await page.until(f"{TITLE} == 'Drain this broker?'")
+        assert get(broker, "/ready").status == 200, "a question changes nothing"
+        await tab_to(page, f"{FOCUS} == 'Drain' && document.activeElement.form")
+        await page.press("Enter")
+        await page.until(f"{MAIN}.includes('The broker refuses new requests')")
+        assert broker.process.end()[0] == 0
+        page.complaints.clear()  # the broker may end before the browser has its files
 
 
 async def test_a_worker_is_disconnected_while_the_page_changes(page: Page) -> None:

@@ -1,7 +1,8 @@
 """`Acting`: does what visitors of the page ask for, once they have confirmed it.
 
 GET /acts/VERB?of=NAME     what the act means, and a form that asks for it; changes nothing
-POST /acts/VERB            do it; the form has `of`, and may have `from` and `reason`
+POST /acts/VERB            do it; the form has `of`, and may have `from` and `reason`. Of a switch,
+                           `of` is the epoch of the pair for which it was asked
 GET /stored                stored requests that are poisoned
 
 The broker gets the requests that `requite admin` and `requite titanic` send, from a client in its
@@ -45,6 +46,7 @@ STORED_MAX: Final = 200
 _ASKED_MAX: Final = 64  # requests of visitors at a time
 _TIMEOUT_S: Final = 5.0
 _FORM: Final = "application/x-www-form-urlencoded"
+_SAME: Final = "same-origin"
 _OK: Final = STATUSES[0]
 
 
@@ -72,6 +74,7 @@ class Acting:
     def __init__(self, broker: BrokerToOperate) -> None:
         self._broker: Final = broker
         self._shell: AioShell | None = None
+        self._connecting: Final = asyncio.Lock()
 
     async def close(self) -> None:
         """Disconnect from the broker."""
@@ -87,6 +90,8 @@ class Acting:
             act = _find(verb, of)
             if not may(principal, act):
                 raise _lacks(principal, act)
+            if verb == SWITCH:
+                of = self._epoch()
         except _Trouble as trouble:
             return _told(trouble)
         values = {
@@ -136,7 +141,7 @@ class Acting:
     ) -> object:
         """Do it, and return the number in the broker's answer."""
         if verb == SWITCH:
-            self._switch(act, principal)
+            self._switch(act, of, principal)
             return ""
         if act.service == RETRY:
             await self._titanic(RETRY, [of.encode()], principal)
@@ -154,10 +159,20 @@ class Acting:
         ((_, count),) = json.loads(told).items()
         return count
 
-    def _switch(self, act: Act, principal: Principal) -> None:
+    def _switch(self, act: Act, epoch: str, principal: Principal) -> None:
+        """Switch the pair, unless it was switched since `epoch`: a form that is sent twice must not
+        switch it back."""
         if not may(principal, act):
             self._broker.deny_switch(principal)
             raise _lacks(principal, act)
+        if epoch != (current := self._epoch()):
+            raise _Trouble(
+                409,
+                "The pair has been switched already",
+                f"You were asked in epoch {text(epoch) or 'none'} of the pair, and it is in epoch"
+                f" {current} now. Nothing was changed.",
+                "The page of the broker shows which one is active.",
+            )
         try:
             self._broker.switch_pair(principal)
         except (LocalViolation, PairFailed) as refusal:
@@ -167,6 +182,18 @@ class Acting:
                 f"{text(refusal)}. Nothing was changed.",
                 "requite pair status shows what each server knows of the other.",
             ) from refusal
+
+    def _epoch(self) -> str:
+        """Return the epoch of the pair."""
+        pair = self._broker.pair
+        if pair is None:
+            raise _Trouble(
+                409,
+                "There is no pair",
+                "This broker serves alone. Nothing was changed.",
+                "requite broker --pair-bind ADDRESS --peer ADDRESS makes it one of a pair.",
+            )
+        return str(pair.view.epoch)
 
     async def _titanic(
         self, service: str, frames: Sequence[bytes], principal: Principal
@@ -217,11 +244,12 @@ class Acting:
         return outcome
 
     async def _client(self) -> AioShell:
-        if self._shell is None:
-            place = await self._broker.listen_inside()
-            self._shell = dispatching(endpoint_inside(place), _ASKED_MAX, _settle)
-            self._shell.start()
-        return self._shell
+        async with self._connecting:
+            if self._shell is None:
+                place = await self._broker.listen_inside()
+                self._shell = dispatching(endpoint_inside(place), _ASKED_MAX, _settle)
+                self._shell.start()
+            return self._shell
 
 
 def _settle(answered: Answered) -> None:
@@ -251,10 +279,11 @@ def _find(verb: str, of: str) -> Act:
 
 
 def _check_origin(request: Request) -> None:
-    """Refuse a form of another page: one of another host, port or scheme, or of no page at all.
-    Programs, which send no `Origin`, need an `Authorization` as for all pages."""
+    """Refuse a form of another page: one of another host or port, or of no page at all. Programs
+    send neither header. Behind a proxy with TLS the scheme is another one."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    is_foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    if is_foreign or request.headers.get("sec-fetch-site", _SAME) != _SAME:
         raise _Trouble(
             403,
             "A form of another page",

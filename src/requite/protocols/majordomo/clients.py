@@ -163,9 +163,7 @@ class Clients:
         if command.principal:
             if not self._may_act(client, command, now):
                 return
-        elif name not in principal.allowed and (denied := self._authorizer.lacks(client, command)):
-            if not self._is_too_fast(client, command, now):
-                self._deny(client, command, denied, now)
+        elif name not in principal.allowed and not self._may_call(client, command, now):
             return
         if name.startswith(MMI_PREFIX):
             if name == DESCRIBE and client.dialect.has_ids:
@@ -290,12 +288,29 @@ class Clients:
             self._out.append(Send(client.peer, client.dialect.encode(ClientFinal(name, body))))
         self._pushback.pace(client, client.principal)
 
+    def _may_call(self, client: Client, command: ClientRequest, now: float) -> bool:
+        """Whether a client has the right to make a request; refuse it otherwise."""
+        if denied := self._authorizer.lacks(client, command):
+            if not self._is_too_fast(client, command, now):
+                self._deny(client, command, denied, now)
+            return False
+        self._admit(client, command, now)
+        return True
+
+    def _admit(self, client: Client, command: ClientRequest, now: float) -> None:
+        """Journal an operator's request to a worker, such as a Titanic ([ops-journaled])."""
+        name = command.service
+        if name in ACTS and not name.startswith(MMI_PREFIX):
+            who = self._authorizer.user_of(client, command.principal)
+            self._operations.admitted(who, name, command.body[0], now)
+
     def _may_act(self, client: Client, command: ClientRequest, now: float) -> bool:
         """Whether a client may make a request for the user that it names ([for-right]); refuse it
         otherwise."""
         user, name = command.principal, command.service
         denied = self._authorizer.lacks_for(client, user, name, command.body, now)
         if not denied:
+            self._admit(client, command, now)
             return True
         if client.principal is INSIDE:
             if name in ACTS:

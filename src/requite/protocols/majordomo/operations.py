@@ -35,7 +35,7 @@ from requite.request import Status
 
 _NOT_FOUND: Final = b"404"
 _USER: Final = b"user:"
-_REASON_MAX: Final = 500  # bytes of an operator's reason
+_SHOWN_MAX: Final = 500  # bytes of what an operator names, and of the reason
 
 
 class Operations:
@@ -76,10 +76,10 @@ class Operations:
         now: float,
     ) -> bytes:
         """Perform and journal an act of `principal` ([ops-journaled]); return the answer to the
-        client `operator`. `name` is in `ACTS`."""
+        client `operator`. `name` is one of the broker's own in `ACTS`."""
         subject, who = body[0], str(principal)
         if name == b"mmi.kick":
-            reason = b" ".join(body[1:])[:_REASON_MAX].decode(errors="replace")
+            reason = b" ".join(body[1:])[:_SHOWN_MAX].decode(errors="replace")
             done = self._kick(operator, subject, f"{who} kicked it: {reason or 'no reason'}", now)
         elif name == b"mmi.drain":
             done = {"draining": self._drain(now)}
@@ -88,11 +88,17 @@ class Operations:
             act = self._on_services[name]
             done = {} if service is None else act(service, who, now)
         outcome = ", ".join(f"{count} {what}" for what, count in done.items()) or "not found"
-        shown = subject.decode(errors="replace")
-        text = f"{f'{name.decode()} {shown}'.rstrip()}: {outcome}"
-        self._observer.access(Kind.ADMITTED, principal, "admin", ACTS[name].encode(), now, text)
-        self._out.append(Warn("operator", f"{who}: {text}"))
+        self.admitted(principal, name, subject, now, f": {outcome}")
         return json.dumps(done, separators=(",", ":")).encode() if done else _NOT_FOUND
+
+    def admitted(
+        self, principal: Principal, name: bytes, subject: bytes, now: float, outcome: str = ""
+    ) -> None:
+        """Journal and log an act that `principal` may do ([ops-journaled])."""
+        shown = subject[:_SHOWN_MAX].decode(errors="replace")
+        text = f"{name.decode()} {shown}".rstrip() + outcome
+        self._observer.access(Kind.ADMITTED, principal, "admin", ACTS[name].encode(), now, text)
+        self._out.append(Warn("operator", f"{principal}: {text}"))
 
     def denied(self, principal: Principal, name: bytes, reason: str, now: float) -> None:
         """Journal a denied act ([ops-journaled])."""

@@ -49,8 +49,10 @@ ACTS: Final = {
     b"mmi.resume": "pause",
     b"mmi.purge": "purge",
     b"mmi.drain": "drain",
+    b"titanic.retry": "titanic",
 }
-"""Management services that change something: the `admin` right that each needs."""
+"""Services for operators that change something: the `admin` right that each needs. Requests to them
+are journaled ([ops-journaled])."""
 
 
 def rights_to_call(name: bytes, body: Sequence[bytes] = ()) -> list[Right]:
@@ -73,7 +75,8 @@ def rights_to_serve(name: bytes) -> list[Right]:
 def lacks_to_call(principal: Principal, name: bytes, body: Sequence[bytes]) -> str:
     """Return which right is missing for a request to `name` with `body`."""
     if principal.rights is None:
-        principal.remember(name)
+        if name not in ACTS:
+            principal.remember(name)
         return ""
     rights = rights_to_call(name, body)
     if missing := _lacks(principal, rights):
