@@ -44,6 +44,11 @@ def decode_traceparent(text: str) -> bytes:
     return trace if is_valid(trace) else NO_TRACE
 
 
+def trace_id(trace: bytes) -> str:
+    """Return the trace id of a trace context, in hex; "" for `NO_TRACE`."""
+    return trace[:16].hex()
+
+
 def encode_traceparent(trace: bytes) -> str:
     """Return the `traceparent` header of a trace context; "" for `NO_TRACE`."""
     if not trace:

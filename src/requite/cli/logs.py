@@ -16,6 +16,8 @@ from typing import Any, Final, Literal
 
 from requite.cli.output import printable, printable_lines
 from requite.speaks.url import redact_text
+from requite.trace_context import trace_id
+from requite.tracing.api import current_trace
 
 LogFormat = Literal["text", "json"]
 
@@ -48,7 +50,8 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object per line: `time` (UTC), `level`, `logger`, `message`, fields of `extra=`."""
+    """One object per line: `time` (UTC), `level`, `logger`, `message`, fields of `extra=`, and
+    `trace_id` of the request that is handled, or of another current span of OpenTelemetry."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -58,10 +61,13 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        facts = _facts(record)
+        if trace := current_trace():
+            facts.setdefault("trace_id", trace_id(trace))
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         # JSON has a blank between two strings, so no match reaches from one into the next.
-        return redact_text(json.dumps(_facts(record) | entry, default=str, ensure_ascii=False))
+        return redact_text(json.dumps(facts | entry, default=str, ensure_ascii=False))
 
 
 def _instant(record: logging.LogRecord) -> datetime:

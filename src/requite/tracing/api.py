@@ -146,6 +146,15 @@ def _histogram(provider: MeterProvider, name: str) -> Histogram | None:
     )
 
 
+def current_trace() -> bytes:
+    """Return the trace context of the current span; `NO_TRACE` if there is none."""
+    if "opentelemetry.trace" not in sys.modules:
+        return NO_TRACE
+    from opentelemetry import trace
+
+    return trace_of(trace.get_current_span().get_span_context())
+
+
 def trace_of(context: SpanContext) -> bytes:
     """Return the trace context of a span, for messages."""
     if not context.is_valid:

@@ -16,6 +16,7 @@ from requite.engine import Finished, Input, Produced, Progressed, Started
 from requite.errors import RemoteFailure
 from requite.metrics.handled import Handled
 from requite.request import FINAL, Request, Status
+from requite.trace_context import trace_id
 from requite.worker.handler import Kind, Service, closing_parts, frames_of, text_of
 from requite.worker.lanes import Lanes
 
@@ -142,14 +143,14 @@ class Runner:
             if result.__class__ is bytes and len(result) <= self._reply_size_max:  # the usual case
                 frames: Sequence[bytes] = (result,)
             elif isinstance(result, AsyncIterator):
-                await self._produce_all(token, result)
+                await self._produce_all(token, request, result)
                 return
             else:
                 frames = self._frames_of(result)
         except _NOT_THE_HANDLERS:
             raise
         except BaseException as error:
-            self._failed(token, error)
+            self._failed(token, request, error)
         else:
             self.submit_soon(Finished(token, frames, _OK))
 
@@ -158,9 +159,9 @@ class Runner:
             self.submit(Started(token))
         request._token = token
         request._on_progress = self._on_progress
-        await self._produce_all(token, self._handler(request))
+        await self._produce_all(token, request, self._handler(request))
 
-    async def _produce_all(self, token: Any, parts: AsyncIterator[Any]) -> None:
+    async def _produce_all(self, token: Any, request: Request, parts: AsyncIterator[Any]) -> None:
         count = 0
         try:
             async with closing_parts(parts):
@@ -174,7 +175,7 @@ class Runner:
         except _NOT_THE_HANDLERS:
             raise
         except BaseException as error:
-            self._failed(token, error)
+            self._failed(token, request, error)
         else:
             self._finished(token, (b"",))
 
@@ -211,7 +212,7 @@ class Runner:
         except _Unheard:
             self._dropped(token)
         except Exception as error:
-            self._failed(token, error)
+            self._failed(token, request, error)
         else:
             self._finished(token, frames)
         finally:
@@ -283,11 +284,13 @@ class Runner:
     def _finished(self, token: Any, frames: Sequence[bytes]) -> None:
         self.submit(Finished(token, frames))
 
-    def _failed(self, token: Any, error: BaseException) -> None:
+    def _failed(self, token: Any, request: Request, error: BaseException) -> None:
         self._failures += 1
         if not is_refusal(error):
             call_id = getattr(token, "call_id", NO_CALL)  # of the job; some have none
             extra = {} if call_id == NO_CALL else {"request_id": call_id.hex()}
+            if request.trace:
+                extra["trace_id"] = trace_id(request.trace)
             _log.warning("a handler of %s failed", self._service.name, exc_info=error, extra=extra)
         self.submit(Finished(token, _refusal(error), Status.FAILED))
 
