@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from tests.cli.command import requite
 from tests.page.rig import get, serving, shown
 from tests.page.test_page import LIVE, MAIN, WIDTH, only_asked, tab_to
-from tests.support.browser import CHROMIUM, Page, browsing
+from tests.support.browser import CHROMIUM, Page
 
 pytestmark = [
     pytest.mark.e2e,
@@ -19,13 +16,6 @@ pytestmark = [
 
 TITLE = "document.querySelector('h1')?.textContent"
 FOCUS = "document.activeElement?.textContent"
-
-
-@pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
-    async with browsing(tmp_path / "browser") as page:
-        yield page
-        assert page.complaints == []
 
 
 async def test_a_service_is_paused_by_keyboard(page: Page) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import signal
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tests.cli.command import running_worker
 from tests.gateway.test_users import users
 from tests.page.rig import Shown, call, requests_in, serving, shown
 from tests.page.test_streams import opened
-from tests.support.browser import CHROMIUM, Page, browsing
+from tests.support.browser import CHROMIUM, Page
 from tests.support.live import eventually
 
 from requite.access.passwords import hash_password
@@ -30,13 +29,6 @@ WORKERS = "document.querySelectorAll('#workers tbody tr').length"
 LIVE = "document.querySelector('#live')?.textContent == 'live'"
 MAIN = "(document.querySelector('main')?.textContent ?? '')"
 WIDTH = "document.documentElement.scrollWidth"
-
-
-@pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
-    async with browsing(tmp_path / "browser") as page:
-        yield page
-        assert page.complaints == []
 
 
 def only_asked(page: Page, broker: Shown) -> bool:

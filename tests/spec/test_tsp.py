@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.spec.requirement import requirement
 from tests.support.titanic_engine import TitanicBench
-from tests.titanic.pairs import pair, restarted
+from tests.titanic.pairs import compact_all, pair, restarted
 
 from requite.errors import CallTimeout, LogFull, RemoteFailure, RemoteViolation
 from requite.protocols.titanic.inputs import Answered
@@ -337,10 +337,7 @@ def test_a_final_negative_reply_survives(how: str, owner: bytes) -> None:
     assert decode_answer(expected) == (400, "out of stock", False, True)
     primary.wait(1.0)
     if how == "compaction":
-        for n in range(200):  # dead records around the live ones, so that all segments are moved
-            primary.ask(CLOSE, primary.submit(b"%d" % n * 20))
-        primary.compact()
-        assert primary.store.view().moved_bytes > 0
+        compact_all(primary)
     if how == "replica":
         primary.close()
         assert replica.ask(PROMOTE) == [b"200"]

@@ -19,6 +19,7 @@ from requite.pool.engine import PoolEngine
 from requite.pool.inputs import (
     ActivityArrived,
     Connected,
+    DeadLetterArrived,
     GroupsListed,
     OrphanArrived,
     Published,
@@ -126,3 +127,10 @@ class PoolBench:
         assert not self.take(DeleteQueue), "RabbitMQ may not yet know what consumers hold"
         self.pass_time(self.config.loops.settle_s)
         self.inspect(key)
+
+
+def dead_letter(reason: Any = "expired", **how: Any) -> DeadLetterArrived:
+    """Return a dead letter."""
+    fields = {"reply_to": "replies", "correlation_id": "c1"} | how
+    headers = {"x-first-death-reason": reason} | fields.pop("headers", {})
+    return DeadLetterArrived("tag", "42", headers, **fields)

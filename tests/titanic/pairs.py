@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.titanic.life import SMALL, LocalTitanic
 
 from requite.protocols.titanic.policy import Replicate
+from requite.protocols.titanic.wire import CLOSE
 from requite.storage import MemoryFolder
 
 
@@ -40,3 +41,11 @@ def restarted(life: LocalTitanic, seed: int, **policy: object) -> LocalTitanic:
     again = LocalTitanic(folder, SMALL, now=life.now, seed=seed + 1000, key_window_s=3.0, **policy)  # type: ignore[arg-type]
     again.wait(0.0)
     return again
+
+
+def compact_all(life: LocalTitanic) -> None:
+    """Compact a store so that all of its live records are moved."""
+    for n in range(200):  # dead records around the live ones, in all segments
+        life.ask(CLOSE, life.submit(b"%d" % n * 20))
+    life.compact()
+    assert life.store.view().moved_bytes > 0

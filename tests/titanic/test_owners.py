@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.spec.requirement import requirement
 from tests.support.builds import constant_replaced
 from tests.titanic.life import SMALL, LocalTitanic
-from tests.titanic.pairs import pair, restarted, state
+from tests.titanic.pairs import compact_all, pair, restarted, state
 
 from requite.errors import LogMismatch, RemoteFailure, RemoteViolation
 from requite.protocols.titanic import closed_keys, records
@@ -93,10 +93,7 @@ def after(lives: list[LocalTitanic], how: str) -> LocalTitanic:
     primary, replica = lives
     primary.wait(1.0)
     if how == "compaction":
-        for n in range(200):  # dead records around the live ones, so that all segments are moved
-            primary.ask(CLOSE, primary.submit(b"%d" % n * 20))
-        primary.compact()
-        assert primary.store.view().moved_bytes > 0
+        compact_all(primary)
     if how == "replica":
         assert state(primary) == state(replica)
         assert replica.ask(PROMOTE) == [b"200"]

@@ -16,6 +16,8 @@ from requite.worker import Group
 
 _places = count()
 
+BINDS = ("inproc://typed-{}", "flp+inproc://typed-{}", "pirate+inproc://typed-{}")
+
 
 class Order(msgspec.Struct):
     sku: str

@@ -6,14 +6,14 @@ import asyncio
 import logging
 import pickle
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from decimal import Decimal
 from typing import Any, Protocol, Unpack
 
-import msgspec
 import pytest
 from tests.spec.requirement import requirement
 from tests.typed.shop import (
+    BINDS,
     BlockingOrders,
     Calls,
     Closed,
@@ -35,10 +35,7 @@ from requite import (
     RemoteFailure,
 )
 from requite.cli.descriptions import typed_error
-from requite.request import Partial
 from requite.typed.refusals import error_of
-
-BINDS = ("inproc://typed-{}", "flp+inproc://typed-{}", "pirate+inproc://typed-{}")
 
 
 async def connected(
@@ -225,94 +222,6 @@ async def test_bytes_that_are_no_typed_call_get_a_negative_reply(
     assert reply.body.startswith(b'\x11RQT1\x01{"error":"BadRequest"')
 
 
-@requirement("typed:partials")
-async def test_partial_replies_are_values() -> None:
-    async with served(Shop().service) as client:
-        orders = client.bind(Orders, "orders")
-        quotes = [Quote(Decimal(n)) for n in range(3)]
-        assert [quote async for quote in orders.watch(Order("a", 3))] == quotes
-        assert [quote async for quote in orders.listing(order=Order("a", 3))] == quotes
-        failing = orders.watch(Order("none", 1))
-        assert await anext(failing) == quotes[0]
-        with pytest.raises(OutOfStock):
-            await anext(failing)
-        stream = client.stream(b'{"sku":"a","count":1}', service="orders.watch")
-        parts = [part async for part in stream]
-        assert [(type(part), part.body) for part in parts] == [
-            (Partial, b'{"price":"0"}'),
-            (requite.Reply, b""),
-        ]
-        with pytest.raises(BadRequest):
-            await anext(orders.watch(b"no order"))  # type: ignore[arg-type]
-
-
-@requirement("typed:no-partials")
-@pytest.mark.parametrize("bind", BINDS, ids=["sp", "flp", "pirate"])
-async def test_partial_replies_are_refused_where_they_are_not_carried(bind: str) -> None:
-    with pytest.raises(ConfigurationError, match="partial replies"):
-        requite.Worker(Shop().service, bind=bind.format("none"))
-    client = requite.AsyncClient(bind.format("none"))
-    with pytest.raises(ConfigurationError, match="partial replies"):
-        client.bind(Orders, "orders")
-
-
-@requirement("typed:partials", "typed:body-request")
-async def test_a_group_of_a_pool_has_partial_replies() -> None:
-    url = "mdp+inproc://group?pool=p&key=k"
-    async with (
-        requite.Broker("inproc://group"),
-        requite.Worker(url, Shop().service) as worker,
-        requite.AsyncClient(url, timeout=20.0) as client,
-    ):
-        assert worker.services == ["orders"]
-        orders = client.bind(Orders, "orders")
-        quotes = [Quote(Decimal(n)) for n in range(3)]
-        assert await orders.price(Order("a", 3)) == Quote(Decimal("1.5"))
-        assert await orders.slow(Order("a", 3)) == quotes
-        assert [quote async for quote in orders.watch(Order("a", 3))] == quotes
-        assert [quote async for quote in orders.listing(Order("a", 3))] == quotes
-        failing = orders.watch(Order("none", 1))
-        assert await anext(failing) == quotes[0]
-        with pytest.raises(OutOfStock):
-            await anext(failing)
-        with pytest.raises(BadRequest):
-            await anext(orders.watch(b"no order"))  # type: ignore[arg-type]
-        request = b'\x11RQT1\x0corders.watch{"sku":"a","count":1}'
-        parts = [(type(part), part.body) async for part in client.stream(request)]
-        assert parts == [(Partial, b'{"price":"0"}'), (requite.Reply, b"")]
-
-
-async def test_partial_replies_of_a_group_end_with_the_call_that_is_cancelled() -> None:
-    url, ended = "mdp+inproc://group-cancelled?pool=p&key=k", asyncio.Event()
-    service = requite.Service("ticking")
-
-    @service.method
-    async def tick(count: int) -> AsyncIterator[int]:
-        try:
-            yield count
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    class Ticking(Protocol):
-        def tick(self, count: int) -> AsyncIterator[int]: ...
-
-    async with (
-        requite.Broker("inproc://group-cancelled"),
-        requite.Worker(url, service),
-        requite.AsyncClient(url, timeout=20.0) as client,
-    ):
-        async with aclosing(client.bind(Ticking, "ticking").tick(1)) as numbers:  # type: ignore[type-var]
-            assert await anext(numbers) == 1
-        await ended.wait()
-
-
-def test_a_queue_of_rabbitmq_is_one_service_with_partial_replies() -> None:
-    url = "amqp://127.0.0.1?queue=q"
-    assert requite.Worker(url, Shop().service).services == ["orders"]
-    assert requite.AsyncClient(url).bind(Orders, "orders") is not None
-
-
 @requirement("typed:old-mdp")
 @pytest.mark.parametrize("dialect", ["0.1", "0.2"])
 def test_versions_of_mdp_without_negative_replies_are_refused(dialect: str) -> None:
@@ -322,168 +231,6 @@ def test_versions_of_mdp_without_negative_replies_are_refused(dialect: str) -> N
         requite.AsyncClient("mdp://127.0.0.1", dialect=dialect).bind(Calls, "orders")
     with pytest.raises(ConfigurationError, match="negative replies"):
         requite.AsyncClient(f"mdp://127.0.0.1?dialect={dialect}").bind(Calls, "orders")
-
-
-@requirement("typed:names")
-async def test_two_versions_side_by_side() -> None:
-    class Tripled(Protocol):
-        async def price(self, order: Order) -> int: ...
-
-    second = requite.Service("orders", version="2.1")
-
-    @second.method
-    async def price(order: Order) -> int:
-        return 3 * order.count
-
-    async with served(Shop(version="1.7").service, second) as client:
-        assert await client.bind(Calls, "orders").price(Order("a", 2)) == Quote(Decimal(1))
-        assert await client.bind(Tripled, "orders", version="2").price(Order("a", 2)) == 6
-        reply = await client.call(b'{"sku":"a","count":2}', service="orders.v2.price")
-        assert reply.body == b"6"
-
-
-async def test_a_schema_that_changed_under_a_bound_client() -> None:
-    class Stale(Protocol):
-        async def slow(self, order: Order) -> list[int]: ...
-
-        async def price(self, order: str) -> Quote: ...
-
-    async with served(Shop().service) as client:
-        orders = client.bind(Stale, "orders")
-        with pytest.raises(BadReply) as caught:
-            await orders.slow(Order("a", 1))
-        assert (caught.value.path, caught.value.reason) == ("$[0]", "expected int, got object")
-        assert caught.value.may_have_executed
-        with pytest.raises(BadRequest, match="expected object, got str"):
-            await orders.price("a")
-
-
-class ColouredOrder(Order):
-    colour: str
-
-
-def changed_shop() -> requite.Service:
-    """Return a later shop: orders need a colour, prices are cents, and `ping` is gone."""
-    service = requite.Service("orders")
-
-    async def price(order: ColouredOrder) -> int:
-        raise AssertionError("it must not run")
-
-    async def slow(order: Order) -> list[int]:
-        return [50]
-
-    async def watch(order: Order) -> AsyncIterator[int]:
-        yield 50
-
-    for method in (price, slow, watch):
-        service.method(method)
-    return service
-
-
-async def test_a_service_that_is_replaced_under_a_bound_client() -> None:
-    url = "mdp+inproc://replaced"
-    policy = requite.BrokerPolicy(service_grace_s=0.1)
-    async with (
-        requite.Broker("inproc://replaced", policy=policy),
-        requite.AsyncClient(url, timeout=20.0) as client,
-    ):
-        orders = client.bind(Orders, "orders")
-        async with requite.Worker(url, Shop().service):
-            assert await orders.price(Order("a", 2)) == Quote(Decimal(1))
-            await orders.ping()
-        async with requite.Worker(url, changed_shop()):
-            with pytest.raises(BadRequest, match="missing required field colour") as refused:
-                await orders.price(Order("a", 2))
-            assert not refused.value.may_have_executed
-            with pytest.raises(BadReply, match="`requite describe` shows what the service") as odd:
-                await orders.slow(Order("a", 2))
-            assert (odd.value.path, odd.value.may_have_executed) == ("$[0]", True)
-            with pytest.raises(BadReply, match="expected object, got int"):
-                [quote async for quote in orders.watch(Order("a", 2))]
-            with pytest.raises(NoService) as gone:
-                await orders.ping()
-            assert not gone.value.may_have_executed
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        (b"", "the body is empty"),
-        (b"{sku}", "malformed"),
-        (b'{"sku":"a","count":1} ?', "trailing"),
-        (b'{"sku":"\xff","count":1}', "utf-8"),
-        (b'{"sku":"a","count":' + b"[" * 100_000, "nested too deeply|array"),
-    ],
-)
-async def test_bodies_that_are_no_messages(body: bytes, reason: str) -> None:
-    shop = Shop()
-    async with served(shop.service) as client:
-        with pytest.raises(RemoteFailure, match=f"(?i){reason}") as caught:
-            await client.call(body, service="orders.price")
-        assert str(caught.value).startswith('{"error":"BadRequest"')
-        assert shop.seen == []
-
-
-@requirement("typed:duplicate-keys", "typed:unknown-keys")
-async def test_duplicate_keys_are_refused_and_unknown_ones_ignored() -> None:
-    async with served(Shop().service, Shop(version="2", codec="msgpack").service) as client:
-        twice = b'{"sku":"a","count":1,"count":2}'
-        with pytest.raises(RemoteFailure, match="'count' twice"):
-            await client.call(twice, service="orders.price")
-        unknown = b'{ "sku": "a", "colour": "red", "count": 2 }'
-        assert (await client.call(unknown, service="orders.price")).body == b'{"price":"1"}'
-        packed = msgspec.msgpack.encode({"sku": "a", "count": 2})
-        twice = b"\x83" + packed[1:] + msgspec.msgpack.encode("count") + b"\x09"
-        with pytest.raises(RemoteFailure, match="twice"):
-            await client.call(twice, service="orders.v2.price")
-
-
-async def test_a_message_too_deep_to_be_read() -> None:
-    deep = requite.Service("deep")
-
-    @deep.method
-    async def echo(value: Any) -> Any:
-        return value
-
-    class Deep(Protocol):
-        async def echo(self, value: Any) -> Any: ...
-
-    async with served(deep) as client:
-        with pytest.raises(RemoteFailure, match="nested too deeply"):
-            await client.call(b"[" * 90_000 + b"]" * 90_000, service="deep.echo")
-        endless: list[Any] = []
-        endless.append(endless)
-        with pytest.raises(BadRequest, match="nested too deeply"):
-            await client.bind(Deep, "deep").echo(endless)
-
-
-async def test_messages_that_are_too_large() -> None:
-    shop = Shop()
-    async with served(shop.service, message_size_max=100_000) as client:
-        orders = client.bind(Calls, "orders")
-        with pytest.raises(RemoteFailure, match="maximum is 100000"):
-            await orders.slow(Order("a", 20_000))
-    small = requite.AsyncClient("mdp://127.0.0.1/orders", message_size_max=1000)
-    with pytest.raises(ConfigurationError, match="message_size_max"):
-        await small.bind(Calls).price(Order("a" * 2000, 1))
-
-
-@requirement("typed:error-size")
-async def test_an_error_that_is_too_large_loses_its_data() -> None:
-    big = requite.Service("big")
-
-    @big.method(errors=[OutOfStock])
-    async def fail(order: Order) -> None:
-        raise OutOfStock(order.sku * 70_000)
-
-    class Big(Protocol):
-        @requite.raises(OutOfStock)
-        async def fail(self, order: Order) -> None: ...
-
-    async with served(big) as client:
-        said = r"^OutOfStock, which cannot be sent: .* maximum is 65536$"
-        with pytest.raises(RemoteFailure, match=said):
-            await client.bind(Big, "big").fail(Order("a", 1))
 
 
 async def test_the_context_of_a_call() -> None:

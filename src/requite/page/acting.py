@@ -69,7 +69,7 @@ class _Trouble(Exception):
 
 
 class Acting:
-    """Answers the requests for acts at `broker`, from `start` to `close`."""
+    """Answers the requests for acts at `broker`, until `close`."""
 
     def __init__(self, broker: BrokerToOperate) -> None:
         self._broker: Final = broker

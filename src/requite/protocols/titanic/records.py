@@ -158,11 +158,14 @@ class StoreRole(NamedTuple):
 Entry = Submitted | Answered | Tried | Closed | StoreRole
 
 
-def _head(kind: int, flags: int, uuid: bytes, at_us: int, owner: bytes) -> bytes:
-    """Encode what all kinds have in common."""
-    if not owner:
+def _head(
+    kind: int, flags: int, uuid: bytes, at_us: int, owner: bytes, version: int = OWNED
+) -> bytes:
+    """Encode what all kinds have in common. `version`: that of a record with an owner, or another
+    one that has room for it."""
+    if version == OWNED and not owner:
         return HEAD.pack(kind, VERSION, flags, uuid, at_us)
-    return HEAD.pack(kind, OWNED, flags, uuid, at_us) + bytes((len(owner),)) + owner
+    return HEAD.pack(kind, version, flags, uuid, at_us) + bytes((len(owner),)) + owner
 
 
 def encode_submitted(
@@ -177,7 +180,7 @@ def encode_submitted(
     """Encode a SUBMITTED. On the hot path, with a fast case for one frame."""
     count = len(frames)
     if trace:
-        head = HEAD.pack(SUBMITTED, TRACED, 0, uuid, at_us) + bytes((len(owner),)) + owner + trace
+        head = _head(SUBMITTED, 0, uuid, at_us, owner, TRACED) + trace
     else:
         head = _head(SUBMITTED, 0, uuid, at_us, owner)
     sizes = _SUBMITTED.pack(len(key), len(service), count)
@@ -197,10 +200,7 @@ def encode_answered(
     is_negative: bool = False,
 ) -> bytes:
     """Encode an ANSWERED."""
-    if is_negative:
-        head = HEAD.pack(ANSWERED, NEGATIVE, 0, uuid, at_us) + bytes((len(owner),)) + owner
-    else:
-        head = _head(ANSWERED, 0, uuid, at_us, owner)
+    head = _head(ANSWERED, 0, uuid, at_us, owner, NEGATIVE if is_negative else OWNED)
     return b"".join((head, _ANSWERED.pack(attempts, len(frames)), *_framed(frames)))
 
 
