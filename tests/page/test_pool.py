@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import httpx
 import pytest
-from tests.page.test_page import LIVE, MAIN, WIDTH, page
+from tests.page.test_page import LIVE, MAIN, WIDTH
 from tests.pool.brokered import BrokerTestbed, answering_worker, broker_process, start_broker
 from tests.pool.live import WAIT_S, until
 from tests.pool.test_brokered_command import CommandTestbed
