@@ -28,8 +28,6 @@ from requite.pool.manager import PoolManager
 from requite.pool.manager.carrier import State
 from requite.pool.recorder import GroupEvent, GroupStep
 
-__all__ = ["page"]
-
 pytestmark = pytest.mark.e2e
 
 EVIL: Final = "<img src=x onerror=alert(1)>&\"'</th><script>document.title=1</script>"
