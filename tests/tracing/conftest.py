@@ -13,7 +13,11 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import cluster, processes
+
+import requite
+from requite.worker import service
 
 __all__ = ["cluster", "processes"]
 
@@ -83,3 +87,20 @@ def make_spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeSpans]:
 def spans(make_spans: MakeSpans) -> Spans:
     """The SDK, with all traces sampled."""
     return make_spans(1.0)
+
+
+@service("it")
+async def echo(request: requite.Request) -> bytes:
+    return request.body
+
+
+async def again(cluster: Cluster, **policy: object) -> Cluster:
+    """Open a new broker, which the SDK of the test traces; `policy` overrides its policy."""
+    await cluster.stack.aclose()
+    await cluster.open(**policy)
+    return cluster
+
+
+def parent_of(span: ReadableSpan) -> int:
+    """Return the id of the parent of a span; 0 for none."""
+    return 0 if span.parent is None else span.parent.span_id

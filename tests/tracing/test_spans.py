@@ -9,30 +9,18 @@ from typing import Any, Final
 import pytest
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.e2e.cluster import Cluster, until
-from tests.tracing.conftest import MakeSpans, Spans
+from tests.tracing.conftest import Spans, again, echo, parent_of
 
 import requite
 from requite.client import Client
 from requite.errors import CallTimeout, Cancelled, NoService, RemoteFailure
-from requite.trace_context import decode_traceparent, is_sampled
 from requite.tracing.calls import call_spans
 from requite.worker import service
 from requite.worker.spans import in_spans
 
 GRACE_S: Final = 0.2  # how long a request waits for a service without workers
-
-
-@service("it")
-async def echo(request: requite.Request) -> bytes:
-    return request.body
-
-
-def parent_of(span: ReadableSpan) -> int:
-    """Return the id of the parent of a span; 0 for none."""
-    return 0 if span.parent is None else span.parent.span_id
 
 
 def facts(span: ReadableSpan) -> dict[str, Any]:
@@ -73,13 +61,6 @@ async def test_one_trace_has_the_caller_the_call_the_broker_and_the_handler(
     }
 
 
-async def again(cluster: Cluster, **policy: object) -> Cluster:
-    """Open a new broker, which the SDK of the test traces; `policy` overrides its policy."""
-    await cluster.stack.aclose()
-    await cluster.open(**policy)
-    return cluster
-
-
 async def test_calls_of_a_handler_continue_the_trace(spans: Spans, cluster: Cluster) -> None:
     await again(cluster)
     inner = await cluster.client("inner")
@@ -98,56 +79,6 @@ async def test_calls_of_a_handler_continue_the_trace(spans: Spans, cluster: Clus
     assert parent_of(second) == handler.context.span_id
     assert parent_of(handler) == first.context.span_id
     assert parent_of(first) == 0
-
-
-async def test_a_trace_that_is_not_sampled_makes_no_spans_and_goes_on(
-    make_spans: MakeSpans, cluster: Cluster
-) -> None:
-    spans = make_spans(0.0)
-    await again(cluster)
-    seen: list[str] = []
-    inner = await cluster.client("inner")
-
-    @service("outer")
-    async def outer(request: requite.Request) -> bytes:
-        seen.append(request.traceparent)
-        return (await inner.call(request.body)).body
-
-    @service("inner")
-    async def noting(request: requite.Request) -> bytes:
-        seen.append(request.traceparent)
-        return b""
-
-    await cluster.worker(outer)
-    await cluster.worker(noting)
-    await (await cluster.client("outer")).call(b"hello")
-    assert spans.ended == []
-    assert not any(is_sampled(decode_traceparent(each)) for each in seen)
-    assert all(seen)
-    assert seen[0][:35] == seen[1][:35]  # version and trace id
-
-
-class Anyone(Sampler):
-    """A sampler that samples what the caller's did not, and says nothing of parents."""
-
-    def should_sample(self, *_args: Any, **_options: Any) -> SamplingResult:
-        return SamplingResult(Decision.RECORD_AND_SAMPLE)
-
-    def get_description(self) -> str:
-        return "Anyone"
-
-
-async def test_a_sampler_that_does_not_follow_parents_is_asked(
-    make_spans: MakeSpans, cluster: Cluster
-) -> None:
-    leaves_out = make_spans(0.0)
-    client = await cluster.client()
-    spans = make_spans(0.0)
-    spans.provider.sampler = Anyone()
-    await cluster.worker(echo)
-    await client.call(b"hello")
-    await until(lambda: len(spans.of(SpanKind.SERVER)) == 1)
-    assert leaves_out.ended == []
 
 
 async def test_durations_need_no_spans(

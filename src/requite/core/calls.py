@@ -234,7 +234,7 @@ class Calls(dict[Any, CallT], Generic[CallT]):
         observer = self.observer
         if observer.keeps_journal:  # hot
             observer.sent(call, now)
-        if observer.makes_notes or call.trace:
+        if observer.makes_notes or (call.trace and is_sampled(call.trace)):
             self.remark(kind, call, out, **facts)
 
     def wait_until(self, call: CallT, at: float) -> None:

@@ -6,8 +6,10 @@ Titanics look once, when they are made.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.trace_context import NO_TRACE, is_sampled
@@ -15,9 +17,14 @@ from requite.trace_context import NO_TRACE, is_sampled
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.metrics import Histogram, MeterProvider
+    from opentelemetry.sdk.trace.id_generator import IdGenerator
+    from opentelemetry.sdk.trace.sampling import Sampler
     from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, Tracer, TracerProvider
 
 _NAME: Final = "requite"
+_SHARE: Final = re.compile(r"(?:ParentBased\{root:)?TraceIdRatioBased\{([0-9.e-]+)\}")
+_LOW_BITS: Final = (1 << 64) - 1  # of a trace id, which decide whether it is in the share
+_RANDOM: Final = 2  # a flag of trace contexts: the trace id is random
 # Boundaries that the conventions advise for durations, in seconds.
 _BOUNDARIES_S: Final = (
     *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25),
@@ -36,12 +43,17 @@ class Tracing:
 
         self.attach: Final = context.attach
         self.detach: Final = context.detach
+        self._context: Final = context.Context
         self._no_span: Final = context.Context()
         self._remote_parent: Final = _remote_parents()
         self._trace: Final = trace
         self.current_span: Final = trace.get_current_span
         self.within: Final = trace.set_span_in_context
-        self.tracer: Final = _tracer(trace.get_tracer_provider())
+        # The only key of a context with a span. `within` takes four times as long.
+        [self._key] = trace.set_span_in_context(trace.INVALID_SPAN, self._no_span)
+        tracer = _tracer(trace.get_tracer_provider())
+        self._roots: Final = _roots(tracer, self._no_span)
+        self.tracer: Final = tracer if self._roots is None else self._roots.tracer
         self._histogram: Final = _histogram(metrics.get_meter_provider(), duration)
         sampler = getattr(self.tracer, "sampler", None)
         ways = "" if sampler is None else sampler.get_description()
@@ -76,10 +88,17 @@ class Tracing:
             return False
         return self._follows_remote if parent.is_remote else self._follows_local
 
+    def begin_left_out(self) -> bytes:
+        """Begin a trace without a span, if the sampler leaves it out; return its context.
+
+        `NO_TRACE`: begin it with a span. The sampler decides for that one.
+        """
+        return NO_TRACE if self._roots is None else self._roots.begin_left_out()
+
     def context_of(self, trace: bytes) -> Context:
         """Return a context whose current span is the remote parent in `trace`; one without a span
         if there is none."""
-        return self.within(self._remote_parent(trace), self._no_span) if trace else self._no_span
+        return self._context({self._key: self._remote_parent(trace)}) if trace else self._no_span
 
     @property
     def kinds(self) -> Any:
@@ -90,6 +109,65 @@ class Tracing:
         """Mark a span as failed; `error` is the name of the class."""
         span.set_attribute("error.type", error)
         span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, text))
+
+
+class _Roots:
+    """Traces that begin here, of which a sampler takes those in a share of all trace ids.
+
+    Most are left out, without a question to the SDK. `tracer` makes the spans of the others: it is
+    a copy that gets its ids from here, and thus the trace ids that are in the share.
+    """
+
+    def __init__(self, tracer: Any, bound: int) -> None:
+        self._ids: Final[IdGenerator] = tracer.id_generator
+        self.tracer: Final = copy(tracer)
+        self.tracer.id_generator = self
+        self._bound: Final = bound
+        self._taken: Final[list[int]] = []
+        is_random = getattr(self._ids, "is_trace_id_random", None)  # not in older SDKs
+        self._flags: Final = bytes([_RANDOM if is_random is not None and is_random() else 0])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ids, name)
+
+    def begin_left_out(self) -> bytes:
+        """See `Tracing.begin_left_out`."""
+        trace_id = self._ids.generate_trace_id()
+        if trace_id & _LOW_BITS < self._bound:
+            self._taken.append(trace_id)
+            return NO_TRACE
+        parent_id = self._ids.generate_span_id()
+        return trace_id.to_bytes(16, "big") + parent_id.to_bytes(8, "big") + self._flags
+
+    def generate_trace_id(self) -> int:
+        """Return a trace id that is in the share, if one was taken."""
+        return self._taken.pop() if self._taken else self._ids.generate_trace_id()
+
+
+def _roots(tracer: Any, no_span: Context) -> _Roots | None:
+    """Return what begins the traces of a tracer; None if only its SDK can decide on them."""
+    if not (hasattr(tracer, "sampler") and hasattr(tracer, "id_generator")):
+        return None
+    bound = _bound(tracer.sampler, no_span)
+    return None if bound is None else _Roots(tracer, bound)
+
+
+def _bound(sampler: Sampler, no_span: Context) -> int | None:
+    """Return how many values of the low bits of a trace id a sampler takes; None if it decides by
+    anything else."""
+    share = _SHARE.match(sampler.get_description())
+    if share is None:
+        return None
+    bound = round(float(share[1]) * (_LOW_BITS + 1))
+
+    def takes(low_bits: int) -> bool:
+        trace_id = _LOW_BITS + 1 | low_bits
+        decision: Any = sampler.should_sample(no_span, trace_id, _NAME).decision
+        return bool(decision.is_sampled())
+
+    # The SDK may decide by other bits one day.
+    is_known = 0 < bound <= _LOW_BITS and takes(bound - 1) and not takes(bound)
+    return bound if is_known else None
 
 
 def _remote_parents() -> Callable[[bytes], NonRecordingSpan]:

@@ -16,10 +16,11 @@ from requite.errors import CallError
 from requite.request import Partial, Reply
 from requite.shell import clock
 from requite.shell.uses import Uses
+from requite.trace_context import NO_TRACE
 from requite.tracing.api import Tracing, trace_of, tracing
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, Tracer
 
 _EVENTS: Final = frozenset({"sent", "retried", "resent", "turned-away"})
 _ATTRIBUTES: Final = frozenset({"attempts", "reason", "rest_s"})
@@ -64,18 +65,23 @@ class CallSpans:
         span = None
         if tracing.tracer is not None:
             context = tracing.current_span().get_span_context()
-            if not tracing.is_left_out_here(context):
-                span = tracing.tracer.start_span(
-                    asked.service or "call",
-                    kind=tracing.kinds.CLIENT,
-                    attributes={"rpc.system.name": "requite", "rpc.method": asked.service},
-                )
-                context = span.get_span_context()
-                if not span.is_recording():
-                    span = None
-            asked.trace = trace_of(context)
+            asked.trace = NO_TRACE if context.is_valid else tracing.begin_left_out()
+            if not asked.trace:
+                if not tracing.is_left_out_here(context):
+                    span = self._start(tracing.tracer, asked.service)
+                    context = span.get_span_context()
+                    if not span.is_recording():
+                        span = None
+                asked.trace = trace_of(context)
         if span is not None or tracing.records:
             self._open[asked.token] = _Open(span, asked.service)
+
+    def _start(self, tracer: Tracer, service: str) -> Span:
+        return tracer.start_span(
+            service or "call",
+            kind=self._tracing.kinds.CLIENT,
+            attributes={"rpc.system.name": "requite", "rpc.method": service},
+        )
 
     def forget(self, token: Any) -> None:
         """Forget the span of a call that was not submitted."""
@@ -90,6 +96,9 @@ class CallSpans:
             deliver(token, what)
 
         def deliver_all_and_end(pairs: Sequence[tuple[Any, Any]]) -> None:
+            if not self._open and deliver_all is not None:
+                deliver_all(pairs)
+                return
             for token, what in pairs:
                 self._take(token, what)
                 if deliver_all is None:

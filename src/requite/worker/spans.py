@@ -62,9 +62,11 @@ class _InSpan:
     def __enter__(self) -> None:
         name, tracing = self._serving
         request = self._request
-        self._began = clock.now()
-        context = tracing.context_of(request.trace)
-        if tracing.tracer is not None and not tracing.is_left_out(request.trace):
+        if tracing.records:
+            self._began = clock.now()
+        trace = request.trace or tracing.begin_left_out()
+        context = tracing.context_of(trace)
+        if tracing.tracer is not None and not tracing.is_left_out(trace):
             self._span = tracing.tracer.start_span(
                 name or "request",
                 context=context,
