@@ -31,10 +31,14 @@ class Bench(HostBench):
         super().__init__(LinkLimits(burst=burst))
         self.engine.script = self._script
         self.refuses_waited = False
+        self.pending = 1 << 20
+
+    def unfinished(self) -> int:
+        return self.pending
 
     def _script(self, event: Any) -> Iterable[Effect]:
         if isinstance(event, PeerJoined) and not event.identity.startswith(b"w"):
-            yield ReadInTurn(event.peer, 0.5)
+            yield ReadInTurn(event.peer, 0.5, self.unfinished)
         if isinstance(event, Received) and event.behind_s and self.refuses_waited:
             yield Refused(event.peer, len(event.messages))
 
@@ -116,10 +120,43 @@ def test_a_peer_with_more_to_read_is_not_read_on(bench: Bench, reads: list[bool]
     assert [len(batch.messages) for batch in bench.batches()] == [1, len(reads)]
 
 
+def test_what_is_started_beyond_what_is_finished_is_owed() -> None:
+    bench = Bench(burst=128)
+    clients = [bench.join(f"client {n}")[0] for n in range(32)]
+    worker, _ = bench.join("worker")
+
+    def turns(count: int, finished: int) -> None:
+        for turn in range(count):
+            for client in clients:
+                if client.share is not None and not client.share.messages:
+                    bench.send(client, 16)
+            if turn % 4 == 3:
+                bench.send(worker, finished, b"done")
+            bench.pending += sum(
+                len(each.messages) for each in bench.batches() if each.peer is not worker
+            )
+            bench.pending -= finished if turn % 4 == 3 else 0
+            bench.turn()
+
+    bench.pending = 0
+    turns(80, finished=100)
+    assert bench.pending <= 128 + 16
+    turns(40, finished=4)  # work takes long, and other work is started
+    assert bench.pending >= 16 * 30
+    owed = bench.pending
+    turns(40, finished=100)
+    assert bench.pending <= owed - 10 * (100 - 4 * 16)
+    bench.pending = 0  # the rest has expired
+    turns(4, finished=0)
+    bench.pending = 1000
+    turns(80, finished=100)
+    assert bench.pending >= 1000 - 100
+
+
 def test_the_first_messages_of_a_peer_start_work() -> None:
     bench = Bench(burst=2)
     newcomers = [bench.join(f"w{n}")[0] for n in range(2)]
-    bench.engine.script = lambda event: [ReadInTurn(event.peer, 0.5)]
+    bench.engine.script = lambda event: [ReadInTurn(event.peer, 0.5, bench.unfinished)]
     bench.send(newcomers[0], 40)
     bench.send(newcomers[1], 1)
     bench.send(newcomers[1], 1)
@@ -287,7 +324,9 @@ def test_a_peer_that_waits_is_reported_alive(bench: Bench) -> None:
 def test_a_peer_is_reported_alive_as_often_as_the_engine_wants() -> None:
     bench = Bench(burst=2)
     link, _ = bench.join("w")
-    bench.engine.script = lambda event: [ReadInTurn(event.peer, len(event.messages[0][0]) / 64)]
+    bench.engine.script = lambda event: [
+        ReadInTurn(event.peer, len(event.messages[0][0]) / 64, bench.unfinished)
+    ]
     bench.send(link, 1, b"x" * 32)
     bench.send(link, 1000, b"x" * 4)
     bench.send(link, 1)

@@ -2,9 +2,10 @@
 
 Messages of some peers start work (`ReadInTurn`), those of others finish it. If all were handled as
 they arrive, an overloaded server would start ever more work, and finish too little of it in time.
-So work is started as fast as it is finished. Beyond a burst, the messages of a read wait here, and
-the connection is not read from meanwhile: TCP slows its peer down, which costs this process
-nothing.
+So work is started as fast as it is finished, or a little per turn of the loop if too little is
+finished: other work must not wait for that which takes long. Beyond a burst, the messages of a read
+wait here, and the connection is not read from meanwhile: TCP slows its peer down, which costs this
+process nothing.
 
 Peers take turns by fair queueing (RFC 8290, section 4.2), with two differences:
 
@@ -32,7 +33,7 @@ from requite.engine import Received
 from requite.framing.base import Message
 from requite.shell.link import Link, Pause, Share
 
-_STARTED_MIN: Final = 16  # per turn of the loop, also if nothing is finished
+_STARTED_MIN: Final = 16  # per turn of the loop, also if less is finished
 _WAITED_MAX: Final = 64  # handled per turn of the loop, so that those which finish work come soon
 _ROUND_S: Final = 10.0  # what a round may take in which each peer uses its quantum
 _QUANTUM_MAX: Final = 8192
@@ -68,6 +69,7 @@ class FairQueue:
         "_little",
         "_most",
         "_numbers",
+        "_owed",
         "_quantum",
         "_refilled",
         "_refused",
@@ -77,6 +79,7 @@ class FairQueue:
         "_round",
         "_started",
         "_turn",
+        "_unfinished",
     )
 
     def __init__(
@@ -98,6 +101,8 @@ class FairQueue:
         self._turn = 0  # of the loop
         self._finished = 0  # messages of peers that are not read in turn
         self._room = burst  # messages that may start work now
+        self._owed = 0  # those of them that started more than was finished at the time
+        self._unfinished: Callable[[], int] = int  # of the engine
         self._refilled = 0  # the turn in which room was last made
         self._report_at = inf  # when the next peer is reported alive
         self._quantum = _QUANTUM_FIRST
@@ -110,8 +115,10 @@ class FairQueue:
     def __len__(self) -> int:
         return len(self._line)
 
-    def add(self, link: Link, report_s: float) -> None:
-        """Read from a link in turn from now on. While it waits, report it alive each `report_s`."""
+    def add(self, link: Link, report_s: float, unfinished: Callable[[], int]) -> None:
+        """Read from a link in turn from now on. While it waits, report it alive each `report_s`.
+        `unfinished` returns how much of the work that was started is not finished."""
+        self._unfinished = unfinished
         if link.share is not None:
             link.share.report_s = report_s
         elif not link.ended:
@@ -203,9 +210,17 @@ class FairQueue:
         self._feed(Received(link, messages, behind_s))
 
     def _make_room(self) -> None:
-        """Count what was finished, and the turns that have passed, since the last time."""
-        room = max(self._finished, _STARTED_MIN * (self._turn - self._refilled))
-        self._room = min(self._burst, self._room + room)
+        """Count what was finished, and the turns that have passed, since the last time.
+
+        What is started in turns in which too little is finished is owed: later turns, in which more
+        is finished, start less. Otherwise, unfinished work would pile up until most of it is late.
+        """
+        least = _STARTED_MIN * (self._turn - self._refilled)
+        finished = self._finished
+        room = max(least, finished - min(self._owed, max(0, finished - least)))
+        room = min(room, self._burst - self._room)
+        self._owed = min(max(0, self._owed + room - finished), self._unfinished())
+        self._room += room
         self._refilled = self._turn
         self._finished = 0
 
