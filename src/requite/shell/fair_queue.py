@@ -2,8 +2,8 @@
 
 Messages of some peers start work (`ReadInTurn`), those of others finish it. If all were handled as
 they arrive, an overloaded server would start ever more work, and finish too little of it in time.
-So work is started as fast as it is finished, or a little per turn of the loop if too little is
-finished: other work must not wait for that which takes long. Beyond a burst, the messages of a read
+So work is started as fast as it is finished, or at a moderate rate if too little is finished:
+other work must not wait for that which takes long. Beyond a burst, the messages of a read
 wait here, and the connection is not read from meanwhile: TCP slows its peer down, which costs this
 process nothing.
 
@@ -33,10 +33,11 @@ from requite.engine import Received
 from requite.framing.base import Message
 from requite.shell.link import Link, Pause, Share
 
-_STARTED_MIN: Final = 16  # per turn of the loop, also if less is finished
+_STARTED_PER_S_MIN: Final = 1000  # also if less is finished
+_REVIEW_EVERY_S: Final = 0.01  # whether less is finished
 _WAITED_MAX: Final = 64  # handled per turn of the loop, so that those which finish work come soon
 _ROUND_S: Final = 10.0  # what a round may take in which each peer uses its quantum
-_QUANTUM_MAX: Final = 8192
+_TURN_S_MAX: Final = 4.0  # what the turn of one peer may take
 _QUANTUM_MIN: Final = 64
 _QUANTUM_FIRST: Final = 1024  # while the rate is unknown
 _REFUSED_PER_STARTED: Final = 16  # messages that cost as much as one whose work is finished
@@ -60,6 +61,7 @@ class FairQueue:
     __slots__ = (
         "_burst",
         "_clock",
+        "_counted",
         "_feed",
         "_finished",
         "_half",
@@ -69,12 +71,12 @@ class FairQueue:
         "_little",
         "_most",
         "_numbers",
-        "_owed",
         "_quantum",
         "_refilled",
         "_refused",
         "_report_at",
         "_resume",
+        "_reviewed_at",
         "_room",
         "_round",
         "_started",
@@ -100,10 +102,11 @@ class FairQueue:
         self._round = 0
         self._turn = 0  # of the loop
         self._finished = 0  # messages of peers that are not read in turn
+        self._counted = 0  # those that have made room since the last review
         self._room = burst  # messages that may start work now
-        self._owed = 0  # those of them that started more than was finished at the time
         self._unfinished: Callable[[], int] = int  # of the engine
         self._refilled = 0  # the turn in which room was last made
+        self._reviewed_at = clock()
         self._report_at = inf  # when the next peer is reported alive
         self._quantum = _QUANTUM_FIRST
         self._little = _LITTLE_MAX
@@ -162,7 +165,7 @@ class FairQueue:
         self._most = max(self._most, len(self._line))
         if now - self._learnt_at >= _LEARN_EVERY_S:
             self._learn(now)
-        self._make_room()
+        self._make_room(now)
         served = 0
         while self._line and self._room > 0 and served < _WAITED_MAX:
             turn, link = self._line[0]
@@ -185,7 +188,7 @@ class FairQueue:
 
     def _received_in_turn(self, link: Link, share: Share, messages: Sequence[Message]) -> None:
         if self._room <= self._half and self._refilled != self._turn:
-            self._make_room()
+            self._make_room(self._clock())
         if share.messages:  # more that was read in the same turn, or before it was paused
             share.messages = [*share.messages, *messages]
             link.pause(Pause.TURN)
@@ -209,20 +212,29 @@ class FairQueue:
         share.used += started
         self._feed(Received(link, messages, behind_s))
 
-    def _make_room(self) -> None:
-        """Count what was finished, and the turns that have passed, since the last time.
-
-        What is started in turns in which too little is finished is owed: later turns, in which more
-        is finished, start less. Otherwise, unfinished work would pile up until most of it is late.
-        """
-        least = _STARTED_MIN * (self._turn - self._refilled)
-        finished = self._finished
-        room = max(least, finished - min(self._owed, max(0, finished - least)))
-        room = min(room, self._burst - self._room)
-        self._owed = min(max(0, self._owed + room - finished), self._unfinished())
-        self._room += room
-        self._refilled = self._turn
+    def _make_room(self, now: float) -> None:
+        """Count what was finished since the last time."""
+        self._counted += self._finished
+        self._room += self._finished
         self._finished = 0
+        self._refilled = self._turn
+        if now - self._reviewed_at >= _REVIEW_EVERY_S:
+            self._review(now)
+        if self._room > self._burst:
+            self._room = self._burst
+
+    def _review(self, now: float) -> None:
+        """Make room if too little was finished, or if less is unfinished than may be: not all that
+        is started ends by a message.
+
+        In a single turn, nothing may be finished although much is in a second. If each such turn
+        made room, tens of thousands of requests would pile up in an overloaded broker.
+        """
+        least = int((now - self._reviewed_at) * _STARTED_PER_S_MIN)
+        self._room += max(0, least - self._counted)
+        self._room = max(self._room, self._burst - self._unfinished())
+        self._reviewed_at = now
+        self._counted = 0
 
     # --- waiting ----------------------------------------------------------------------------------
     def _hold(self, link: Link, share: Share, messages: Sequence[Message]) -> None:
@@ -249,7 +261,7 @@ class FairQueue:
         if share.recent <= self._little:
             return _FIRST, next(self._numbers)
         number = share.turn[0]
-        if number < self._round:
+        if number < self._round - 1:  # in its turn, it may have had nothing to read for a moment
             share.turn = self._round, next(self._numbers)
             share.used = share.refused = 0
         elif share.used >= self._quantum:
@@ -271,10 +283,11 @@ class FairQueue:
         """Choose the quantum, and what is little, by what was started and who waited."""
         seconds = now - self._learnt_at
         if seconds < 2 * _LEARN_EVERY_S:  # otherwise, nobody waited most of the time
-            share_per_s = self._started / seconds / self._most
+            rate = self._started / seconds
+            share_per_s = rate / self._most
             work = self._refused / _REFUSED_PER_STARTED * _WORK_PER_REFUSAL
-            quantum = int(max(share_per_s * _ROUND_S, work, _QUANTUM_MIN))
-            self._quantum = min(quantum, _QUANTUM_MAX)
+            quantum = min(max(share_per_s * _ROUND_S, work), rate * _TURN_S_MAX)
+            self._quantum = max(int(quantum), _QUANTUM_MIN)
             self._little = min(int(share_per_s * _LEARN_EVERY_S * _LITTLE_SHARE), _LITTLE_MAX)
         self._learnt_at = now
         self._started = 0
