@@ -61,10 +61,11 @@ def end_java() -> None:
 NAMES: Final = ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils")
 
 
-def start_session(folder: Path) -> SparkSession:
+def start_session(folder: Path, archive: str = spark_settings.USES_ARCHIVE) -> SparkSession:
     from requite.spark.session import LOCAL, local_session
 
-    java = f"{LOCAL['spark.driver.extraJavaOptions']} {spark_settings.LASTING_JAVA_OPTIONS}"
+    options = (LOCAL["spark.driver.extraJavaOptions"], spark_settings.LASTING_JAVA_OPTIONS, archive)
+    java = " ".join(options)
     session = local_session(
         "requite-tests",
         cores=2,
