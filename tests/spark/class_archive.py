@@ -1,4 +1,4 @@
-"""An archive of the Java classes of Spark, with which Spark starts in half of the processor time.
+"""An archive of the Java classes of Spark, with which a session starts in 6 s instead of 10.
 
     python -m tests.spark.class_archive
 
