@@ -2,8 +2,8 @@
 
 Messages of some peers start work (`ReadInTurn`), those of others finish it. If all were handled as
 they arrive, an overloaded server would start ever more work, and finish too little of it in time.
-So work is started as fast as it is finished, or at a moderate rate if too little is finished:
-other work must not wait for that which takes long. Beyond a burst, the messages of a read
+So work is started as fast as it is finished, or at a moderate rate while there is nothing else to
+do: other work must not wait for that which takes long. Beyond a burst, the messages of a read
 wait here, and the connection is not read from meanwhile: TCP slows its peer down, which costs this
 process nothing.
 
@@ -33,8 +33,8 @@ from requite.engine import Received
 from requite.framing.base import Message
 from requite.shell.link import Link, Pause, Share
 
-_STARTED_PER_S_MIN: Final = 1000  # also if less is finished
-_REVIEW_EVERY_S: Final = 0.01  # whether less is finished
+_STARTED_PER_IDLE_S: Final = 16_000  # beyond what is finished, while there is nothing else to do
+_REVIEW_EVERY_S: Final = 0.01
 _WAITED_MAX: Final = 64  # handled per turn of the loop, so that those which finish work come soon
 _ROUND_S: Final = 10.0  # what a round may take in which each peer uses its quantum
 _TURN_S_MAX: Final = 4.0  # what the turn of one peer may take
@@ -61,14 +61,16 @@ class FairQueue:
     __slots__ = (
         "_burst",
         "_clock",
-        "_counted",
         "_feed",
         "_finished",
         "_half",
         "_held",
+        "_idle",
+        "_idle_s",
         "_learnt_at",
         "_line",
         "_little",
+        "_looked_at",
         "_most",
         "_numbers",
         "_quantum",
@@ -102,7 +104,9 @@ class FairQueue:
         self._round = 0
         self._turn = 0  # of the loop
         self._finished = 0  # messages of peers that are not read in turn
-        self._counted = 0  # those that have made room since the last review
+        self._idle = False  # nothing was handled since the last turn
+        self._idle_s = 0.0  # since the last review
+        self._looked_at = 0.0  # the instant of the last turn
         self._room = burst  # messages that may start work now
         self._unfinished: Callable[[], int] = int  # of the engine
         self._refilled = 0  # the turn in which room was last made
@@ -136,6 +140,7 @@ class FairQueue:
 
     def received(self, link: Link, messages: Sequence[Message]) -> None:
         """Handle the messages of a read now or later."""
+        self._idle = False
         share = link.share
         if share is not None:
             self._received_in_turn(link, share, messages)
@@ -160,8 +165,13 @@ class FairQueue:
         whether any waited."""
         self._turn += 1
         if not self._line:
+            self._idle = False
             return False
         now = self._clock()
+        if self._idle:
+            self._idle_s += now - self._looked_at
+        self._idle = True
+        self._looked_at = now
         self._most = max(self._most, len(self._line))
         if now - self._learnt_at >= _LEARN_EVERY_S:
             self._learn(now)
@@ -207,6 +217,7 @@ class FairQueue:
         self, link: Link, share: Share, messages: Sequence[Message], behind_s: float
     ) -> None:
         started = len(messages)
+        self._idle = False
         self._room -= started
         self._started += started
         share.used += started
@@ -214,7 +225,6 @@ class FairQueue:
 
     def _make_room(self, now: float) -> None:
         """Count what was finished since the last time."""
-        self._counted += self._finished
         self._room += self._finished
         self._finished = 0
         self._refilled = self._turn
@@ -224,17 +234,12 @@ class FairQueue:
             self._room = self._burst
 
     def _review(self, now: float) -> None:
-        """Make room if too little was finished, or if less is unfinished than may be: not all that
-        is started ends by a message.
-
-        In a single turn, nothing may be finished although much is in a second. If each such turn
-        made room, tens of thousands of requests would pile up in an overloaded broker.
-        """
-        least = int((now - self._reviewed_at) * _STARTED_PER_S_MIN)
-        self._room += max(0, least - self._counted)
+        """Make room if the processor was idle, or if less is unfinished than may be: not all that
+        is started ends by a message."""
+        self._room += int(self._idle_s * _STARTED_PER_IDLE_S)
         self._room = max(self._room, self._burst - self._unfinished())
         self._reviewed_at = now
-        self._counted = 0
+        self._idle_s = 0.0
 
     # --- waiting ----------------------------------------------------------------------------------
     def _hold(self, link: Link, share: Share, messages: Sequence[Message]) -> None:
