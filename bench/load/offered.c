@@ -10,6 +10,7 @@
  * because it would otherwise take more of the machine than the broker that it overloads. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ static uint64_t ends[256], steps[STEPS]; /* by status; of latencies */
 
 static void must(bool done, const char *what) {
     if (done) return;
-    perror(what);
+    fprintf(stderr, "offered: %s: %s\n", what, errno ? strerror(errno) : "unexpected");
     exit(1);
 }
 
@@ -203,7 +204,11 @@ int main(int argc, char **argv) {
     puts("stop");
     fflush(stdout);
     run_until(counted_to + timeout_s); /* the last replies, under the same load */
-    printf("{\"ok\": %lu, \"refused\": %lu, \"expired\": %lu, \"late\": %lu, \"unsent\": %lu,"
+    for (int n = 0; n < count; n++) /* those of blocked connections */
+        for (; due_at(lines[n]->next) < counted_to; lines[n]->next += count)
+            note(lines[n]->next, UNSENT, counted_to);
+    printf("{\"ok\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"expired\": %" PRIu64 ","
+           " \"late\": %" PRIu64 ", \"unsent\": %" PRIu64 ","
            " \"latency_p50_us\": %.0f, \"latency_p99_us\": %.0f}\n",
            ends[OK], ends[OVERLOADED], ends[EXPIRED], ends[LATE], ends[UNSENT],
            latency_us(0.5), latency_us(0.99));

@@ -30,17 +30,19 @@ def offer(job: Job, connections: Sequence[socket.socket]) -> None:
     gauge = Gauge(replace(job, requests=0))
     with subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=numbers, text=True) as program:
         assert program.stdout is not None
-        _await(program.stdout, "open")
+        _read(program.stdout, "open")
         gauge.open()
-        _await(program.stdout, "stop")
+        _read(program.stdout, "stop")
         gauge.stop()
-        ends: dict[str, float] = json.loads(program.stdout.readline())
+        ends: dict[str, float] = json.loads(_read(program.stdout, "{"))
     latencies = {name: us for name, us in ends.items() if name.startswith("latency")}
     rates = {f"{end}_per_s": ends[end] / job.seconds for end in _ENDS}
     gauge.close(int(ends["ok"]), (), {"offered_per_s": job.rate, **latencies, **rates})
 
 
-def _await(output: IO[str], line: str) -> None:
-    found = output.readline()
-    if found.strip() != line:
-        raise SystemExit(f"the program of the load ended: {found!r}")
+def _read(output: IO[str], beginning: str) -> str:
+    """Read a line that begins so."""
+    line = output.readline()
+    if not line.startswith(beginning):
+        raise SystemExit(f"the program of the load ended; it wrote {line!r}")
+    return line

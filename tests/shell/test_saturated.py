@@ -65,6 +65,14 @@ def test_clients_that_send_alike_are_served_alike_over_some_rounds(clients: int,
     assert answered[0] >= 0.8 * answered[-1] > 0
 
 
+def test_partial_replies_do_not_make_room_for_more_requests() -> None:
+    world = World(partials=16)
+    for _ in range(8):
+        world.client(3 / 8, timeout_s=30.0)
+    world.run(6.0)
+    assert 0 < world.unfinished < 200
+
+
 def test_a_client_that_sends_little_is_served_although_others_flood_the_broker() -> None:
     world = World()
     for _ in range(4):

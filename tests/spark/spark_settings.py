@@ -13,8 +13,9 @@ from typing import Final
 
 ARCHIVE: Final = Path(sys.prefix, "spark-classes.jsa")  # see `tests.spark.class_archive`
 QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-# Java would not even use its own archive if this one were missing.
-USES_ARCHIVE: Final = f"-XX:SharedArchiveFile={ARCHIVE} {QUIET}" if ARCHIVE.is_file() else QUIET
+# Java would not even use its own archive if this one were missing or empty.
+_IS_MADE: Final = ARCHIVE.is_file() and ARCHIVE.stat().st_size > 0
+USES_ARCHIVE: Final = f"-XX:SharedArchiveFile={ARCHIVE} {QUIET}" if _IS_MADE else QUIET
 _COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 JAVA_OPTIONS: Final = f"{_COMPILER} {USES_ARCHIVE}"
 

@@ -8,7 +8,9 @@ from typing import Any, Final
 import pytest
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import (
+    ALWAYS_ON,
     Decision,
+    ParentBased,
     Sampler,
     SamplingResult,
     TraceIdRatioBased,
@@ -101,15 +103,16 @@ async def test_a_share_of_the_traces_that_begin_is_sampled(
 class HighBits(TraceIdRatioBased):
     """A sampler with the description of the SDK's that decides by other bits."""
 
-    def should_sample(self, parent_context: Any, trace_id: int, *others: Any) -> SamplingResult:
-        return super().should_sample(parent_context, trace_id >> 64, *others)
+    def should_sample(self, parent_context: Any, trace_id: int, *_: Any, **__: Any) -> Any:
+        return super().should_sample(parent_context, trace_id >> 64, "")
 
 
+@pytest.mark.parametrize("sampler", [HighBits(SHARE), ParentBased(HighBits(SHARE))])
 async def test_a_sampler_that_decides_by_other_bits_is_asked(
-    make_spans: MakeSpans, cluster: Cluster
+    make_spans: MakeSpans, cluster: Cluster, sampler: Sampler
 ) -> None:
     spans = make_spans(SHARE)
-    spans.provider.sampler = HighBits(SHARE)
+    spans.provider.sampler = sampler
     await again(cluster)
     await cluster.worker(echo)
     client = await cluster.client()
@@ -118,6 +121,22 @@ async def test_a_sampler_that_decides_by_other_bits_is_asked(
     calls = spans.of(SpanKind.CLIENT)
     assert 0 < len(calls) < CALLS
     assert all(call.context.trace_id >> 64 < SHARE * 2**64 for call in calls)
+
+
+async def test_a_worker_begins_traces_in_the_share_only(
+    make_spans: MakeSpans, cluster: Cluster
+) -> None:
+    client = await cluster.client()  # without an SDK
+    spans = make_spans(SHARE)
+    spans.provider.sampler = ParentBased(
+        TraceIdRatioBased(SHARE), remote_parent_not_sampled=ALWAYS_ON
+    )
+    await cluster.worker(echo)
+    for _ in range(CALLS):
+        await client.call(b"hello")
+    handlers = spans.of(SpanKind.SERVER)
+    assert 0 < len(handlers) < CALLS
+    assert all(parent_of(span) == 0 for span in handlers)
 
 
 class Anyone(Sampler):

@@ -27,11 +27,9 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (None: those of this process); return its exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments is None:
-        gc.disable()  # what is loaded at the start is no garbage; see `app.run`
     code = 0
     try:
-        code = _run(words)
+        code = _run(words, starts=arguments is None)
         if sys.stdout is not None:  # the parent process may have closed it
             sys.stdout.flush()
     except BrokenPipeError:
@@ -39,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(words: list[str]) -> int:
+def _run(words: list[str], *, starts: bool) -> int:
+    """Run the command. `starts`: the process has just started, and has no garbage."""
     if words in ([], ["--help"], ["-h"], ["help"]):
         from requite.cli.verbs import front_page
 
@@ -57,6 +56,8 @@ def _run(words: list[str]) -> int:
     except ConfigurationError as error:
         print(f"requite: {error}", file=sys.stderr)
         return 2
+    if starts:
+        gc.disable()  # until all is loaded; see `app.run`
     from requite.cli.app import run
 
     return run(words)

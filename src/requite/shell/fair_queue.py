@@ -2,8 +2,8 @@
 
 Messages of some peers start work (`ReadInTurn`), those of others finish it. If all were handled as
 they arrive, an overloaded server would start ever more work, and finish too little of it in time.
-So work is started as fast as it is finished, or at a moderate rate while there is nothing else to
-do: other work must not wait for that which takes long. Beyond a burst, the messages of a read
+So work is started as fast as it is finished, and at a moderate rate while there is nothing else to
+do, so that work which takes long does not hold up the rest. Beyond a burst, the messages of a read
 wait here, and the connection is not read from meanwhile: TCP slows its peer down, which costs this
 process nothing.
 
@@ -34,7 +34,6 @@ from requite.framing.base import Message
 from requite.shell.link import Link, Pause, Share
 
 _STARTED_PER_IDLE_S: Final = 16_000  # beyond what is finished, while there is nothing else to do
-_REVIEW_EVERY_S: Final = 0.01
 _WAITED_MAX: Final = 64  # handled per turn of the loop, so that those which finish work come soon
 _ROUND_S: Final = 10.0  # what a round may take in which each peer uses its quantum
 _TURN_S_MAX: Final = 4.0  # what the turn of one peer may take
@@ -59,18 +58,17 @@ class FairQueue:
     """
 
     __slots__ = (
+        "_begun",
         "_burst",
         "_clock",
         "_feed",
-        "_finished",
         "_half",
         "_held",
-        "_idle",
         "_idle_s",
+        "_idle_since",
         "_learnt_at",
         "_line",
         "_little",
-        "_looked_at",
         "_most",
         "_numbers",
         "_quantum",
@@ -78,12 +76,12 @@ class FairQueue:
         "_refused",
         "_report_at",
         "_resume",
-        "_reviewed_at",
         "_room",
         "_round",
         "_started",
         "_turn",
         "_unfinished",
+        "_unfinished_before",
     )
 
     def __init__(
@@ -103,14 +101,13 @@ class FairQueue:
         self._numbers = count()
         self._round = 0
         self._turn = 0  # of the loop
-        self._finished = 0  # messages of peers that are not read in turn
-        self._idle = False  # nothing was handled since the last turn
-        self._idle_s = 0.0  # since the last review
-        self._looked_at = 0.0  # the instant of the last turn
+        self._idle_since = inf  # when a turn began since which nothing was handled
+        self._idle_s = 0.0  # for which no room was made
         self._room = burst  # messages that may start work now
-        self._unfinished: Callable[[], int] = int  # of the engine
+        self._begun = 0  # messages that may have started work since room was last made
+        self._unfinished: Callable[[], int] = lambda: 0  # what the engine has not finished
+        self._unfinished_before = 0
         self._refilled = 0  # the turn in which room was last made
-        self._reviewed_at = clock()
         self._report_at = inf  # when the next peer is reported alive
         self._quantum = _QUANTUM_FIRST
         self._little = _LITTLE_MAX
@@ -140,21 +137,19 @@ class FairQueue:
 
     def received(self, link: Link, messages: Sequence[Message]) -> None:
         """Handle the messages of a read now or later."""
-        self._idle = False
+        self._idle_since = inf
         share = link.share
         if share is not None:
             self._received_in_turn(link, share, messages)
             return
         self._feed(Received(link, messages))
-        if link.share is None:
-            self._finished += len(messages)
-        else:  # by its first messages
-            self._room -= len(messages)
+        if link.share is not None:  # by its first messages
+            self._use_room(len(messages))
 
     def refused(self, link: Link, refused: int) -> None:
         """Count messages of a link that have started no work by what they cost."""
         free = refused - refused // _REFUSED_PER_STARTED
-        self._room += free
+        self._use_room(-free)
         self._started -= free
         if (share := link.share) is not None:
             share.used -= free
@@ -165,17 +160,14 @@ class FairQueue:
         whether any waited."""
         self._turn += 1
         if not self._line:
-            self._idle = False
             return False
         now = self._clock()
-        if self._idle:
-            self._idle_s += now - self._looked_at
-        self._idle = True
-        self._looked_at = now
+        self._idle_s += max(0.0, now - self._idle_since)
+        self._idle_since = now
         self._most = max(self._most, len(self._line))
         if now - self._learnt_at >= _LEARN_EVERY_S:
             self._learn(now)
-        self._make_room(now)
+        self._make_room()
         served = 0
         while self._line and self._room > 0 and served < _WAITED_MAX:
             turn, link = self._line[0]
@@ -198,7 +190,7 @@ class FairQueue:
 
     def _received_in_turn(self, link: Link, share: Share, messages: Sequence[Message]) -> None:
         if self._room <= self._half and self._refilled != self._turn:
-            self._make_room(self._clock())
+            self._make_room()
         if share.messages:  # more that was read in the same turn, or before it was paused
             share.messages = [*share.messages, *messages]
             link.pause(Pause.TURN)
@@ -210,36 +202,39 @@ class FairQueue:
                 share.unread_since = 0.0
             self._start(link, share, messages, behind_s)
         else:
-            self._room -= len(messages)
+            self._use_room(len(messages))
             self._feed(Received(link, messages))
 
     def _start(
         self, link: Link, share: Share, messages: Sequence[Message], behind_s: float
     ) -> None:
         started = len(messages)
-        self._idle = False
-        self._room -= started
+        self._idle_since = inf
+        self._use_room(started)
         self._started += started
         share.used += started
         self._feed(Received(link, messages, behind_s))
 
-    def _make_room(self, now: float) -> None:
-        """Count what was finished since the last time."""
-        self._room += self._finished
-        self._finished = 0
-        self._refilled = self._turn
-        if now - self._reviewed_at >= _REVIEW_EVERY_S:
-            self._review(now)
+    def _use_room(self, count: int) -> None:
+        self._room -= count
+        self._begun += count
+
+    def _make_room(self) -> None:
+        """Make room for as much as was finished since the last time, and for more if there was
+        nothing else to do.
+
+        The engine knows what it has not finished. Messages do not tell: some work ends without one,
+        or with many.
+        """
+        unfinished = self._unfinished()
+        self._room += max(0, self._begun + self._unfinished_before - unfinished)
+        self._unfinished_before, self._begun = unfinished, 0
+        if more := int(self._idle_s * _STARTED_PER_IDLE_S):
+            self._room += more
+            self._idle_s = 0.0
         if self._room > self._burst:
             self._room = self._burst
-
-    def _review(self, now: float) -> None:
-        """Make room if the processor was idle, or if less is unfinished than may be: not all that
-        is started ends by a message."""
-        self._room += int(self._idle_s * _STARTED_PER_IDLE_S)
-        self._room = max(self._room, self._burst - self._unfinished())
-        self._reviewed_at = now
-        self._idle_s = 0.0
+        self._refilled = self._turn
 
     # --- waiting ----------------------------------------------------------------------------------
     def _hold(self, link: Link, share: Share, messages: Sequence[Message]) -> None:

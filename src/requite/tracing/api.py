@@ -6,10 +6,9 @@ Titanics look once, when they are made.
 
 from __future__ import annotations
 
-import re
 import sys
+from collections import deque
 from collections.abc import Callable
-from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from requite.trace_context import NO_TRACE, is_sampled
@@ -18,12 +17,14 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.metrics import Histogram, MeterProvider
     from opentelemetry.sdk.trace.id_generator import IdGenerator
-    from opentelemetry.sdk.trace.sampling import Sampler
     from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, Tracer, TracerProvider
 
 _NAME: Final = "requite"
-_SHARE: Final = re.compile(r"(?:ParentBased\{root:)?TraceIdRatioBased\{([0-9.e-]+)\}")
+# In the descriptions of samplers.
+_PARENTS: Final = ("remoteParentNotSampled", "localParentNotSampled")
+_FOLLOWED: Final = ":AlwaysOffSampler"
 _LOW_BITS: Final = (1 << 64) - 1  # of a trace id, which decide whether it is in the share
+_TAKEN_MAX: Final = 64  # a disabled tracer does not ask for them
 _RANDOM: Final = 2  # a flag of trace contexts: the trace id is random
 # Boundaries that the conventions advise for durations, in seconds.
 _BOUNDARIES_S: Final = (
@@ -51,14 +52,14 @@ class Tracing:
         self.within: Final = trace.set_span_in_context
         # The only key of a context with a span. `within` takes four times as long.
         [self._key] = trace.set_span_in_context(trace.INVALID_SPAN, self._no_span)
-        tracer = _tracer(trace.get_tracer_provider())
-        self._roots: Final = _roots(tracer, self._no_span)
-        self.tracer: Final = tracer if self._roots is None else self._roots.tracer
+        self.tracer: Final = _tracer(trace.get_tracer_provider())
+        self._roots: Final = _roots(self.tracer, self._no_span)
         self._histogram: Final = _histogram(metrics.get_meter_provider(), duration)
         sampler = getattr(self.tracer, "sampler", None)
         ways = "" if sampler is None else sampler.get_description()
-        self._follows_remote: Final = "remoteParentNotSampled:AlwaysOffSampler" in ways
-        self._follows_local: Final = "localParentNotSampled:AlwaysOffSampler" in ways
+        self._follows_remote, self._follows_local = (
+            f"{each}{_FOLLOWED}" in ways for each in _PARENTS
+        )
 
     @property
     def has_sdk(self) -> bool:
@@ -114,56 +115,69 @@ class Tracing:
 class _Roots:
     """Traces that begin here, of which a sampler takes those in a share of all trace ids.
 
-    Most are left out, without a question to the SDK. `tracer` makes the spans of the others: it is
-    a copy that gets its ids from here, and thus the trace ids that are in the share.
+    Most are left out, without a question to the SDK. It takes the place of the generator of ids of
+    the SDK's tracer, which gets the trace ids that are in the share from here.
     """
 
-    def __init__(self, tracer: Any, bound: int) -> None:
-        self._ids: Final[IdGenerator] = tracer.id_generator
-        self.tracer: Final = copy(tracer)
-        self.tracer.id_generator = self
+    def __init__(self, ids: IdGenerator, bound: int) -> None:
         self._bound: Final = bound
-        self._taken: Final[list[int]] = []
-        is_random = getattr(self._ids, "is_trace_id_random", None)  # not in older SDKs
-        self._flags: Final = bytes([_RANDOM if is_random is not None and is_random() else 0])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ids, name)
+        self._taken: Final = deque[int](maxlen=_TAKEN_MAX)
+        self._generate_trace_id: Final = ids.generate_trace_id
+        self.generate_span_id: Final = ids.generate_span_id
+        is_random = getattr(ids, "is_trace_id_random", None)  # not in older SDKs
+        self._is_random: Final = is_random is not None and is_random()
+        self._flags: Final = bytes([_RANDOM if self._is_random else 0])
 
     def begin_left_out(self) -> bytes:
         """See `Tracing.begin_left_out`."""
-        trace_id = self._ids.generate_trace_id()
+        trace_id = self._generate_trace_id()
         if trace_id & _LOW_BITS < self._bound:
             self._taken.append(trace_id)
             return NO_TRACE
-        parent_id = self._ids.generate_span_id()
+        parent_id = self.generate_span_id()
         return trace_id.to_bytes(16, "big") + parent_id.to_bytes(8, "big") + self._flags
 
     def generate_trace_id(self) -> int:
         """Return a trace id that is in the share, if one was taken."""
-        return self._taken.pop() if self._taken else self._ids.generate_trace_id()
+        return self._taken.pop() if self._taken else self._generate_trace_id()
+
+    def is_trace_id_random(self) -> bool:
+        """Whether trace ids are random."""
+        return self._is_random
 
 
 def _roots(tracer: Any, no_span: Context) -> _Roots | None:
     """Return what begins the traces of a tracer; None if only its SDK can decide on them."""
-    if not (hasattr(tracer, "sampler") and hasattr(tracer, "id_generator")):
+    ids, sampler = getattr(tracer, "id_generator", None), getattr(tracer, "sampler", None)
+    if isinstance(ids, _Roots):  # the SDK has one tracer for all who ask for this name
+        return ids
+    is_enabled = getattr(tracer, "_is_enabled", None)
+    if ids is None or sampler is None or (is_enabled is not None and not is_enabled()):
         return None
-    bound = _bound(tracer.sampler, no_span)
-    return None if bound is None else _Roots(tracer, bound)
+    bound = _bound(sampler, no_span)
+    if bound is None:
+        return None
+    tracer.id_generator = roots = _Roots(ids, bound)
+    return roots
 
 
-def _bound(sampler: Sampler, no_span: Context) -> int | None:
-    """Return how many values of the low bits of a trace id a sampler takes; None if it decides by
-    anything else."""
-    share = _SHARE.match(sampler.get_description())
-    if share is None:
+def _bound(sampler: Any, no_span: Context) -> int | None:
+    """Return how many values of the low bits of a trace id a sampler takes; None if it may decide
+    by anything else, or does not follow parents that are left out."""
+    from opentelemetry.sdk.trace import sampling
+
+    # Classes of users may have the descriptions of those that they inherit from.
+    root = getattr(sampler, "_root", None)
+    known = (sampling.ParentBased, sampling.ParentBasedTraceIdRatio)
+    if type(sampler) not in known or type(root) is not sampling.TraceIdRatioBased:
         return None
-    bound = round(float(share[1]) * (_LOW_BITS + 1))
+    if not all(f"{parent}{_FOLLOWED}" in sampler.get_description() for parent in _PARENTS):
+        return None
+    bound: int = root.bound
 
     def takes(low_bits: int) -> bool:
         trace_id = _LOW_BITS + 1 | low_bits
-        decision: Any = sampler.should_sample(no_span, trace_id, _NAME).decision
-        return bool(decision.is_sampled())
+        return bool(sampler.should_sample(no_span, trace_id, _NAME).decision.is_sampled())
 
     # The SDK may decide by other bits one day.
     is_known = 0 < bound <= _LOW_BITS and takes(bound - 1) and not takes(bound)

@@ -96,15 +96,14 @@ class CallSpans:
             deliver(token, what)
 
         def deliver_all_and_end(pairs: Sequence[tuple[Any, Any]]) -> None:
-            if not self._open and deliver_all is not None:
-                deliver_all(pairs)
-                return
-            for token, what in pairs:
-                self._take(token, what)
-                if deliver_all is None:
-                    deliver(token, what)
+            if self._open:
+                for token, what in pairs:
+                    self._take(token, what)
             if deliver_all is not None:
                 deliver_all(pairs)
+            else:
+                for token, what in pairs:
+                    deliver(token, what)
 
         def fail_and_end(token: Any, error: CallError) -> None:
             self._failed(token, error)

@@ -65,8 +65,9 @@ class _InSpan:
         if tracing.records:
             self._began = clock.now()
         trace = request.trace or tracing.begin_left_out()
+        left_out = tracing.is_left_out(trace) if request.trace else bool(trace)
         context = tracing.context_of(trace)
-        if tracing.tracer is not None and not tracing.is_left_out(trace):
+        if tracing.tracer is not None and not left_out:
             self._span = tracing.tracer.start_span(
                 name or "request",
                 context=context,
