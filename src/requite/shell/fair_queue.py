@@ -34,6 +34,7 @@ from requite.framing.base import Message
 from requite.shell.link import Link, Pause, Share
 
 _STARTED_PER_IDLE_S: Final = 16_000  # beyond what is finished, while there is nothing else to do
+_REVIEW_EVERY_S: Final = 0.01  # whether there was nothing to do for most of the time
 _WAITED_MAX: Final = 64  # handled per turn of the loop, so that those which finish work come soon
 _ROUND_S: Final = 10.0  # what a round may take in which each peer uses its quantum
 _TURN_S_MAX: Final = 4.0  # what the turn of one peer may take
@@ -76,6 +77,7 @@ class FairQueue:
         "_refused",
         "_report_at",
         "_resume",
+        "_reviewed_at",
         "_room",
         "_round",
         "_started",
@@ -102,7 +104,8 @@ class FairQueue:
         self._round = 0
         self._turn = 0  # of the loop
         self._idle_since = inf  # when a turn began since which nothing was handled
-        self._idle_s = 0.0  # for which no room was made
+        self._idle_s = 0.0  # since the last review
+        self._reviewed_at = clock()
         self._room = burst  # messages that may start work now
         self._begun = 0  # messages that may have started work since room was last made
         self._unfinished: Callable[[], int] = lambda: 0  # what the engine has not finished
@@ -167,7 +170,7 @@ class FairQueue:
         self._most = max(self._most, len(self._line))
         if now - self._learnt_at >= _LEARN_EVERY_S:
             self._learn(now)
-        self._make_room()
+        self._make_room(now)
         served = 0
         while self._line and self._room > 0 and served < _WAITED_MAX:
             turn, link = self._line[0]
@@ -190,7 +193,7 @@ class FairQueue:
 
     def _received_in_turn(self, link: Link, share: Share, messages: Sequence[Message]) -> None:
         if self._room <= self._half and self._refilled != self._turn:
-            self._make_room()
+            self._make_room(self._clock())
         if share.messages:  # more that was read in the same turn, or before it was paused
             share.messages = [*share.messages, *messages]
             link.pause(Pause.TURN)
@@ -219,19 +222,20 @@ class FairQueue:
         self._room -= count
         self._begun += count
 
-    def _make_room(self) -> None:
+    def _make_room(self, now: float) -> None:
         """Make room for as much as was finished since the last time, and for more if there was
-        nothing else to do.
+        nothing else to do for most of the time.
 
         The engine knows what it has not finished. Messages do not tell: some work ends without one,
         or with many.
         """
         unfinished = self._unfinished()
-        self._room += max(0, self._begun + self._unfinished_before - unfinished)
+        self._room += self._begun + self._unfinished_before - unfinished
         self._unfinished_before, self._begun = unfinished, 0
-        if more := int(self._idle_s * _STARTED_PER_IDLE_S):
-            self._room += more
-            self._idle_s = 0.0
+        if now - self._reviewed_at >= _REVIEW_EVERY_S:
+            if self._idle_s > (now - self._reviewed_at) / 2:
+                self._room += int(self._idle_s * _STARTED_PER_IDLE_S)
+            self._reviewed_at, self._idle_s = now, 0.0
         if self._room > self._burst:
             self._room = self._burst
         self._refilled = self._turn

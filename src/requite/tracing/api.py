@@ -167,7 +167,7 @@ def _bound(sampler: Any, no_span: Context) -> int | None:
     from opentelemetry.sdk.trace import sampling
 
     # Classes of users may have the descriptions of those that they inherit from.
-    root = getattr(sampler, "_root", None)
+    root: Any = getattr(sampler, "_root", None)
     known = (sampling.ParentBased, sampling.ParentBasedTraceIdRatio)
     if type(sampler) not in known or type(root) is not sampling.TraceIdRatioBased:
         return None
