@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.spark import spark_settings
 from tests.support.live import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -50,7 +49,7 @@ def test_every_request_is_answered_once_and_correctly_despite_faults(
         text=True,
         timeout=880,
         check=False,
-        env={**os.environ, **spark_settings.environment(), "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert ended.returncode == 0, ended.stderr
     verdict = json.loads(ended.stdout.splitlines()[-1])

@@ -61,11 +61,10 @@ def end_java() -> None:
 NAMES: Final = ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils")
 
 
-def start_session(folder: Path, archive: str = spark_settings.USES_ARCHIVE) -> SparkSession:
+def start_session(folder: Path) -> SparkSession:
     from requite.spark.session import LOCAL, local_session
 
-    options = (LOCAL["spark.driver.extraJavaOptions"], spark_settings.LASTING_JAVA_OPTIONS, archive)
-    java = " ".join(options)
+    java = f"{LOCAL['spark.driver.extraJavaOptions']} {spark_settings.LASTING_JAVA_OPTIONS}"
     session = local_session(
         "requite-tests",
         cores=2,

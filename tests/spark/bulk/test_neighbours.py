@@ -71,7 +71,7 @@ def test_the_example_runs_as_its_page_says(
 ) -> None:
     folder = tmp_path / "neighbours"
     words = ["examples/neighbours.py", broker_with_nearest.url, str(folder)]
-    example = Process(*words, **spark_settings.environment())
+    example = Process(*words, **spark_settings.environment(tmp_path))
     processes.append(example)
     output = ""
     while "agree" not in output:

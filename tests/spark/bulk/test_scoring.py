@@ -22,7 +22,7 @@ PRINTED = "127.0.0.1:5555"
 def test_the_example_runs_as_its_readme_says(tmp_path: Path) -> None:
     folder = tmp_path / "scoring"
     shutil.copytree(EXAMPLE, folder)
-    terminals = Terminals(folder, spark_settings.environment(), within_s=150)
+    terminals = Terminals(folder, spark_settings.environment(tmp_path), within_s=150)
     place = PRINTED
     try:
         for words, output in steps(README):

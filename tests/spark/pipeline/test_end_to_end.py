@@ -306,7 +306,7 @@ def run_command_in_a_process(folder: Path, environment: dict[str, str], *more: A
         writer.spans([span(number, number / 100) for number in range(CALLS)])
     places = ["--journal", folder / "journal", "--lake", folder / "lake", *more]
     words = [*COMMAND, "spark", "run", *places, "--master", "local[1]", "--heap", "1g", "--json"]
-    environment = environment | spark_settings.environment()
+    environment = environment | spark_settings.environment(folder)
     process = subprocess.run(words, env=environment, capture_output=True, timeout=240, check=False)
     done = Ended(process)
     assert done.code == 1, done.err

@@ -31,7 +31,7 @@ def test_alerts_are_printed_while_the_journal_is_written(tmp_path: Path) -> None
         folders = ["--journal", str(tmp_path / "journal"), "--to", str(tmp_path / "out")]
         http = ["--http", "127.0.0.1:0"]
         words = ["-m", "requite.cli", "spark", "watch", *folders, "--json", *http]
-        watch = Process(*words, **spark_settings.environment())
+        watch = Process(*words, **spark_settings.environment(tmp_path))
         try:
             url = eventually(lambda: _monitor_of(watch.errors()), "the URL of the metrics")
             answer = get(url, "/ready")
