@@ -139,7 +139,7 @@ class Clients:
                     self._pushback.pause(client, now)
         except RemoteViolation as error:
             violation = error
-        if late:
+        if late := [each for each in late if each.request_id not in client.pending]:  # sent twice
             self._refusals.refuse_late(client, late, now)
         if violation is not None:
             self.expel(client.peer, client.address, str(violation))
