@@ -25,7 +25,7 @@ _INSTALLED: Final = "/venv/lib/python3.11/site-packages"
 
 def main() -> None:
     """Run the program with the compiled core, and draw its output."""
-    site = build(optimised=True)
+    site = build()
     with TemporaryDirectory() as folder:
         Path(folder, "program.py").write_text(PROGRAM)
         command = [sys.executable, "program.py"]

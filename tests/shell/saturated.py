@@ -21,7 +21,6 @@ from requite.protocols.majordomo.wire import (
     ClientRequest,
     Ready,
     WorkerFinal,
-    WorkerPartial,
     WorkerRequest,
 )
 from requite.request import Status
@@ -140,18 +139,12 @@ class Party:
 
 
 class Worker(Party):
-    """Answers at once, with partial replies before the final one."""
-
-    def __init__(self, name: str, partials: int) -> None:
-        super().__init__(name)
-        self._partials = partials
+    """Answers at once."""
 
     def write(self, data: bytes) -> None:
         for message in self.framing.receive(data):
             command = DIALECT.decode_to_worker([*message])
             if isinstance(command, WorkerRequest):
-                partial = WorkerPartial(b"", [b"x"], command.dispatch_id)
-                self.unread += pack(DIALECT.encode(partial)) * self._partials
                 final = WorkerFinal(b"", [b"x"], command.dispatch_id, Status.OK)
                 self.unread += pack(DIALECT.encode(final))
 
@@ -244,11 +237,6 @@ class Costly:
         return effects
 
     @property
-    def unfinished(self) -> int:
-        """How many requests it holds."""
-        return self._broker.load.count
-
-    @property
     def _accepted(self) -> int:
         return sum(each.counters.accepted for each in self._broker.services.values())
 
@@ -256,15 +244,14 @@ class Costly:
 class World:
     """A broker with 4 workers that take 16 requests at a time, and clients."""
 
-    def __init__(self, partials: int = 0) -> None:
+    def __init__(self) -> None:
         self.now = 1000.0
         self.counts_from = inf
         self.clients: list[Client] = []
         self._wants_flush = False
         self._wake_at = inf
-        self._engine = Costly(self)
         self.host = Host(
-            self._engine,
+            Costly(self),
             lambda: self.now,
             PlainFraming,
             wake_at=self._set_wake,
@@ -274,14 +261,9 @@ class World:
         )
         self._parties: list[Party] = []
         for number in range(4):
-            worker = Worker(f"w{number}", partials)
+            worker = Worker(f"w{number}")
             worker.unread += pack(DIALECT.encode(Ready(b"echo", 16, 30_000, 30_000, b"a worker")))
             self._join(worker)
-
-    @property
-    def unfinished(self) -> int:
-        """How many requests the broker holds."""
-        return self._engine.unfinished
 
     def client(self, load: float, timeout_s: float = 1.0) -> Client:
         """Add a client with a load that is relative to the capacity of the broker."""

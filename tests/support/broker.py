@@ -237,7 +237,7 @@ class BrokerBench:
                 self.warnings.append(effect)
             case Stopped():
                 self.stopped = True
-            case ReadInTurn(peer, report_s, _):
+            case ReadInTurn(peer, report_s):
                 self.in_turn[str(peer)] = report_s
             case ReadFreely(peer):
                 self.in_turn.pop(str(peer), None)

@@ -14,7 +14,6 @@ The front page and the version are printed without loading the parser, to start 
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     code = 0
     try:
-        code = _run(words, starts=arguments is None)
+        code = _run(words)
         if sys.stdout is not None:  # the parent process may have closed it
             sys.stdout.flush()
     except BrokenPipeError:
@@ -37,8 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(words: list[str], *, starts: bool) -> int:
-    """Run the command. `starts`: the process has just started, and has no garbage."""
+def _run(words: list[str]) -> int:
     if words in ([], ["--help"], ["-h"], ["help"]):
         from requite.cli.verbs import front_page
 
@@ -56,8 +54,6 @@ def _run(words: list[str], *, starts: bool) -> int:
     except ConfigurationError as error:
         print(f"requite: {error}", file=sys.stderr)
         return 2
-    if starts:
-        gc.disable()  # until all is loaded; see `app.run`
     from requite.cli.app import run
 
     return run(words)

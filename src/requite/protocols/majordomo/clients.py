@@ -21,7 +21,7 @@ from requite.principal import INSIDE
 from requite.protocols.majordomo.authorizer import Authorizer
 from requite.protocols.majordomo.directory import TOO_MANY, Directory
 from requite.protocols.majordomo.dispatch import Dispatcher
-from requite.protocols.majordomo.lateness import refused_up_to_ms
+from requite.protocols.majordomo.lateness import BEHIND_S_MIN
 from requite.protocols.majordomo.management import DESCRIBE, FORBIDDEN, Management, describing
 from requite.protocols.majordomo.operations import Operations
 from requite.protocols.majordomo.parties import Client, Load, Newcomer, Party, PendingRequest
@@ -110,23 +110,15 @@ class Clients:
             client.backlog = (*client.backlog, *messages)
             return
         decode = client.dialect.decode_from_client
-        rest = iter(messages)
-        late: list[ClientRequest] = []
-        may_refuse = client.dialect.has_ids and self.refusal is None
-        late_ms = refused_up_to_ms(behind_s) if may_refuse else 0.0
+        rest = handled = iter(messages)
+        if behind_s >= BEHIND_S_MIN and client.dialect.has_ids and self.refusal is None:
+            handled = self._refusals.refuse_late(client, rest, now, behind_s)
         idle = 0  # messages that have no effect, but cost as much as a request
-        violation: RemoteViolation | None = None
         try:
-            for message in rest:
+            for message in handled:
                 command = decode(message)
                 if command.__class__ is ClientRequest:
-                    if (
-                        0 < command.timeout_ms <= late_ms
-                        and command.request_id not in client.pending
-                    ):
-                        late.append(command)
-                    else:
-                        self._request(client, command, now)
+                    self._request(client, command, now)
                 elif command.__class__ is ClientCancel:
                     idle += not self._cancel(client, command, now)
                 elif command.__class__ is ClientHeartbeat:
@@ -138,11 +130,7 @@ class Clients:
                     client.backlog = (*client.backlog, *rest)
                     self._pushback.pause(client, now)
         except RemoteViolation as error:
-            violation = error
-        if late := [each for each in late if each.request_id not in client.pending]:  # sent twice
-            self._refusals.refuse_late(client, late, now)
-        if violation is not None:
-            self.expel(client.peer, client.address, str(violation))
+            self.expel(client.peer, client.address, str(error))
             self._dispatcher.forget(client, now)
 
     def expel(self, peer: Peer, address: bytes, reason: str) -> None:
@@ -379,7 +367,7 @@ class Clients:
         """Read from a client in turn, and learn twice per interval of it that messages wait."""
         if self.refusal is None:
             report_s = max(client.interval_s, _REASSURE_EVERY_S_MIN) / 2
-            self._out.append(ReadInTurn(client.peer, report_s, self._load.pending))
+            self._out.append(ReadInTurn(client.peer, report_s))
 
     # --- changes --------------------------------------------------------------------------------
     def review(self, now: float) -> None:

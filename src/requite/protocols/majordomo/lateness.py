@@ -20,7 +20,7 @@ MARGIN_S_MAX: Final = 0.1
 _MARGIN_SHARE: Final = 1 / 8
 # How long a client has been behind whose requests are refused, and its share of the timeout. The
 # rest is for what nobody knows of: the time in the buffers of the client's own system.
-_BEHIND_S_MIN: Final = 0.1
+BEHIND_S_MIN: Final = 0.1
 _BEHIND_SHARE: Final = 1 / 2
 _RECENT: Final = 1 / 8  # the weight of the newest time at a worker
 
@@ -37,10 +37,10 @@ def is_late(pending: PendingRequest, now: float) -> bool:
     return pending.deadline - now < service.takes_s + margin_s
 
 
-def refused_up_to_ms(behind_s: float) -> float:
+def refused_up_to_s(behind_s: float) -> float:
     """Return the longest timeout of the requests to refuse of a client that has been behind for
     `behind_s` ([client-behind]); 0 if none is refused."""
-    return behind_s * (1000 / _BEHIND_SHARE) if behind_s >= _BEHIND_S_MIN else 0.0
+    return behind_s / _BEHIND_SHARE if behind_s >= BEHIND_S_MIN else 0.0
 
 
 def learn_time(pending: PendingRequest, now: float) -> None:

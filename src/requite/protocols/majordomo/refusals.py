@@ -7,18 +7,21 @@ that is served. Rule ids in brackets are those of docs/protocols/mdp-0.3.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from requite.engine import Effect, Refused, Send, SendAll, Warn
+from requite.engine import Carried, Effect, Refused, Send, SendAll, Warn
+from requite.errors import RemoteViolation
+from requite.protocols.majordomo.lateness import refused_up_to_s
 from requite.protocols.majordomo.parties import Client
 from requite.protocols.majordomo.policy import BrokerPolicy
 from requite.protocols.majordomo.recorders import BrokerObserver
 from requite.protocols.majordomo.wire import ClientRequest
 from requite.request import Status
 
-_LATE: Final = (
-    "the broker is overloaded: half of the request's time may have passed before it was read"
+_BEHIND: Final = (
+    "the broker is overloaded: for half of the request's timeout it could not handle all that the"
+    " client sent"
 )
 
 
@@ -47,14 +50,41 @@ class Refusals:
             facts = {"service": service, "client": client.address, "request_id": request_id}
             self._observer.remark("refused", facts | {"status": status.name}, self._out)
 
-    def refuse_late(self, client: Client, late: Sequence[ClientRequest], now: float) -> None:
-        """Refuse requests of a client that had to wait ([client-behind])."""
+    def refuse_late(
+        self, client: Client, messages: Iterator[Carried], now: float, behind_s: float
+    ) -> Iterator[Carried]:
+        """Refuse the requests among the messages of a client that has long been behind
+        ([client-behind]); yield the other messages, in order."""
+        decode, pending = client.dialect.decode_from_client, client.pending
+        late: list[ClientRequest] = []
+        refused_up_to_ms = 1000 * refused_up_to_s(behind_s)
+        for message in messages:
+            try:
+                command = decode(message)
+            except RemoteViolation:
+                self._refuse_all(client, late, now)
+                raise
+            if (
+                command.__class__ is ClientRequest
+                and 0 < command.timeout_ms <= refused_up_to_ms
+                and command.request_id not in pending
+            ):
+                late.append(command)
+                continue
+            self._refuse_all(client, late, now)
+            late = []
+            yield message
+        self._refuse_all(client, late, now)
+
+    def _refuse_all(self, client: Client, late: Sequence[ClientRequest], now: float) -> None:
+        if not late:
+            return
         if self._is_observed:
             for request in late:
-                self.refuse(client, request, Status.OVERLOADED, _LATE, now)
+                self.refuse(client, request, Status.OVERLOADED, _BEHIND, now)
         else:
             self.refused[Status.OVERLOADED] += len(late)
-            final, body = client.dialect.client_final, [_LATE.encode()]
+            final, body = client.dialect.client_final, [_BEHIND.encode()]
             replies = [final(b"", body, each.request_id, Status.OVERLOADED, 0) for each in late]
             self._out.append(SendAll(client.peer, replies))
         self._out.append(Refused(client.peer, len(late)))
