@@ -154,6 +154,8 @@ def _roots(tracer: Any, no_span: Context) -> _Roots | None:
     is_enabled = getattr(tracer, "_is_enabled", None)
     if ids is None or sampler is None or (is_enabled is not None and not is_enabled()):
         return None
+    if "opentelemetry.sdk.trace.sampling" not in sys.modules:  # another SDK
+        return None
     bound = _bound(sampler, no_span)
     if bound is None:
         return None
