@@ -93,7 +93,8 @@ CURVES: Final = (
         "pending",
         "pending requests",
         f"So many requests are in flight, over {_PENDING_AT} connections. Beyond 64, the capacity"
-        " of the 4 workers, they wait in the queue of the service.",
+        " of the 4 workers, they wait in the queue of the service; beyond 512, if the broker is"
+        " busy, at the clients.",
         (1, 8, 64, 512, 4_096, 32_768, 100_000),
         (CPU, MEMORY),
         partial(_run, _pending, _MORE_PENDING),

@@ -338,10 +338,12 @@ class Load:
 class ReadInTurn:
     """The messages of the peer start work, which messages of other peers finish: under overload,
     they wait, and peers take turns. While a peer waits, it is reported alive by empty batches, one
-    each `report_s`. A second one changes `report_s`."""
+    each `report_s`. A second one changes `report_s`. `unfinished` returns how much of the started
+    work is not finished yet."""
 
     peer: Peer
     report_s: float
+    unfinished: Callable[[], int]
 
 
 @final

@@ -21,6 +21,7 @@ from requite.protocols.majordomo.wire import (
     ClientRequest,
     Ready,
     WorkerFinal,
+    WorkerPartial,
     WorkerRequest,
 )
 from requite.request import Status
@@ -139,12 +140,18 @@ class Party:
 
 
 class Worker(Party):
-    """Answers at once."""
+    """Answers at once, with partial replies before the final one."""
+
+    def __init__(self, name: str, partials: int) -> None:
+        super().__init__(name)
+        self._partials = partials
 
     def write(self, data: bytes) -> None:
         for message in self.framing.receive(data):
             command = DIALECT.decode_to_worker([*message])
             if isinstance(command, WorkerRequest):
+                partial = WorkerPartial(b"", [b"x"], command.dispatch_id)
+                self.unread += pack(DIALECT.encode(partial)) * self._partials
                 final = WorkerFinal(b"", [b"x"], command.dispatch_id, Status.OK)
                 self.unread += pack(DIALECT.encode(final))
 
@@ -237,6 +244,11 @@ class Costly:
         return effects
 
     @property
+    def unfinished(self) -> int:
+        """How many requests it holds."""
+        return self._broker.load.count
+
+    @property
     def _accepted(self) -> int:
         return sum(each.counters.accepted for each in self._broker.services.values())
 
@@ -244,14 +256,15 @@ class Costly:
 class World:
     """A broker with 4 workers that take 16 requests at a time, and clients."""
 
-    def __init__(self) -> None:
+    def __init__(self, partials: int = 0) -> None:
         self.now = 1000.0
         self.counts_from = inf
         self.clients: list[Client] = []
         self._wants_flush = False
         self._wake_at = inf
+        self._engine = Costly(self)
         self.host = Host(
-            Costly(self),
+            self._engine,
             lambda: self.now,
             PlainFraming,
             wake_at=self._set_wake,
@@ -261,9 +274,14 @@ class World:
         )
         self._parties: list[Party] = []
         for number in range(4):
-            worker = Worker(f"w{number}")
+            worker = Worker(f"w{number}", partials)
             worker.unread += pack(DIALECT.encode(Ready(b"echo", 16, 30_000, 30_000, b"a worker")))
             self._join(worker)
+
+    @property
+    def unfinished(self) -> int:
+        """How many requests the broker holds."""
+        return self._engine.unfinished
 
     def client(self, load: float, timeout_s: float = 1.0) -> Client:
         """Add a client with a load that is relative to the capacity of the broker."""

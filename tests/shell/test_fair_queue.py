@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import example, given
@@ -23,20 +24,33 @@ from requite.engine import (
 )
 from requite.shell.host import Link, LinkLimits
 
+TURN_S: Final = 0.01
+
 
 class Bench(HostBench):
     """A host whose links are read in turn, but those whose name begins with `w`."""
 
     def __init__(self, burst: int = 1) -> None:
         super().__init__(LinkLimits(burst=burst))
-        self.engine.script = self._script
+        self.engine.script = self.script
         self.refuses_waited = False
+        self.pending = 0
+        self.finishes_at_once = False
 
-    def _script(self, event: Any) -> Iterable[Effect]:
+    def unfinished(self) -> int:
+        return 0 if self.finishes_at_once else self.pending
+
+    def script(self, event: Any) -> Iterable[Effect]:
         if isinstance(event, PeerJoined) and not event.identity.startswith(b"w"):
-            yield ReadInTurn(event.peer, 0.5)
-        if isinstance(event, Received) and event.behind_s and self.refuses_waited:
+            yield ReadInTurn(event.peer, 0.5, self.unfinished)
+        if not isinstance(event, Received):
+            return
+        if event.behind_s and self.refuses_waited:
             yield Refused(event.peer, len(event.messages))
+        elif event.messages[:1] == [[b"done"]]:
+            self.pending -= len(event.messages)
+        elif event.messages[:1] != [[b"heartbeat"]]:
+            self.pending += len(event.messages)
 
     def join(self, name: str) -> tuple[Link, FakeStream]:
         link, stream = self.open(name)
@@ -55,8 +69,9 @@ class Bench(HostBench):
         stream.read_was_full = full
         self.host.received(link, (text + b"\n") * count)
 
-    def turn(self, seconds: float = 0.0) -> None:
-        """Pass to the next turn of the loop."""
+    def turn(self, seconds: float = TURN_S) -> None:
+        """Pass to the next turn of the loop. By default, 160 messages may start in it if nothing
+        was handled since the last turn."""
         self.now += seconds
         assert self.flushes_wanted, "the host does not want a flush"
         self.flushes_wanted = 0
@@ -79,19 +94,20 @@ def test_a_peer_passes_within_the_burst() -> None:
 
 def test_beyond_the_burst_messages_wait_and_the_peer_is_not_read_from(bench: Bench) -> None:
     link, stream = bench.join("client")
-    bench.send(link, 40)
+    bench.send(link, 240)
     bench.send(link, 1)
     assert len(bench.batches()) == 1
-    for _ in range(2):  # 16 per turn
+    for _ in range(2):
         bench.turn()
         assert bench.batches() == []
         assert stream.calls[-1] == "pause"
     bench.turn(0.25)
-    assert bench.batches() == [Received(link, [[b"go"]], 0.25)]
+    assert bench.batches() == [Received(link, [[b"go"]], pytest.approx(0.27))]
     assert stream.calls[-1] == "resume"
 
 
 def test_a_peer_that_is_served_in_the_same_turn_is_read_on(bench: Bench) -> None:
+    bench.finishes_at_once = True
     client, stream = bench.join("client")
     bench.send(client, 1)
     bench.send(client, 1)
@@ -106,6 +122,7 @@ def test_a_peer_that_is_served_in_the_same_turn_is_read_on(bench: Bench) -> None
 
 @pytest.mark.parametrize("reads", [[True], [False, False]])
 def test_a_peer_with_more_to_read_is_not_read_on(bench: Bench, reads: list[bool]) -> None:
+    bench.finishes_at_once = True
     client, stream = bench.join("client")
     bench.send(client, 1)
     for full in reads:
@@ -116,11 +133,59 @@ def test_a_peer_with_more_to_read_is_not_read_on(bench: Bench, reads: list[bool]
     assert [len(batch.messages) for batch in bench.batches()] == [1, len(reads)]
 
 
+def test_turns_in_which_nothing_is_finished_start_nothing() -> None:
+    bench = Bench(burst=128)
+    clients = [bench.join(f"client {n}")[0] for n in range(32)]
+    worker, _ = bench.join("worker")
+    other, _ = bench.join("worker that is idle")
+    started = 0
+    for turn in range(400):
+        for client in clients:
+            if client.share is not None and not client.share.messages:
+                bench.send(client, 16)
+        if turn % 4 == 3:
+            bench.send(worker, 100, b"done")
+        bench.send(other, 1, b"heartbeat")
+        started += sum(len(each.messages) for each in bench.batches() if each.peer in clients)
+        bench.turn(0.001)
+    assert abs(started - 100 * 100) < 2 * 128
+
+
+def test_while_there_is_nothing_to_do_what_takes_long_does_not_delay_other_work() -> None:
+    bench = Bench(burst=128)
+    links = [bench.join(f"client {n}")[0] for n in range(32)]
+    started = 0
+    for _ in range(1000):
+        for link in links:
+            if link.share is not None and not link.share.messages:
+                bench.send(link, 16)
+        started += sum(len(each.messages) for each in bench.batches())
+        for _ in range(10):
+            bench.turn(0.0001)
+    assert started > 8000
+
+
+def test_what_ends_without_a_message_makes_room() -> None:
+    bench = Bench(burst=512)
+    for link in [bench.join(f"client {n}")[0] for n in range(32)]:
+        bench.send(link, 16)
+        bench.send(link, 16)
+    assert len(bench.batches()) == 32
+    bench.pending = 32  # of 512; the others have expired
+    bench.turn()
+    for _ in range(10):
+        bench.turn(0.000001)
+    assert sum(len(each.messages) for each in bench.batches()) == 512 - 32
+
+
 def test_the_first_messages_of_a_peer_start_work() -> None:
     bench = Bench(burst=2)
     newcomers = [bench.join(f"w{n}")[0] for n in range(2)]
-    bench.engine.script = lambda event: [ReadInTurn(event.peer, 0.5)]
-    bench.send(newcomers[0], 40)
+    bench.engine.script = lambda event: [
+        *bench.script(event),
+        ReadInTurn(event.peer, 0.5, bench.unfinished),
+    ]
+    bench.send(newcomers[0], 240)
     bench.send(newcomers[1], 1)
     bench.send(newcomers[1], 1)
     assert len(bench.batches()) == 2
@@ -139,7 +204,7 @@ def test_as_much_is_started_as_others_finish(bench: Bench) -> None:
     assert [batch.peer for batch in bench.batches()] == [client]
 
 
-@pytest.mark.parametrize(("peers", "quantum"), [(2, 8192), (50, 2000), (100, 1000)])
+@pytest.mark.parametrize(("peers", "quantum"), [(2, 40_000), (50, 2000), (100, 1000)])
 def test_each_peer_has_its_turn_within_some_seconds(peers: int, quantum: int) -> None:
     bench = Bench()
     links = [bench.join(f"c{n}")[0] for n in range(peers)]
@@ -148,17 +213,34 @@ def test_each_peer_has_its_turn_within_some_seconds(peers: int, quantum: int) ->
         bench.send(link, 100)
         bench.send(link, 100)
     served: list[object] = []
-    for _ in range(2500):
+    for _ in range(5000):
         bench.send(worker, 100, b"done")  # 10,000 per second
         bench.turn(0.01)
         for batch in bench.batches():
             if batch.peer is not worker:
                 served.append(batch.peer)
                 bench.send(batch.peer, 100)  # type: ignore[arg-type]
-    last = served[-1300:]
+    last = served[-3000:]
     assert set(last) == set(links)
     changes = sum(a is not b for a, b in pairwise(last))
     assert 0.8 < 100 * len(last) / (changes + 1) / quantum < 1.25
+
+
+def test_a_peer_keeps_its_turn_if_it_has_nothing_to_read_for_a_moment(bench: Bench) -> None:
+    first, second = (bench.join(name)[0] for name in ("first", "second"))
+    worker, _ = bench.join("worker")
+    for link in (first, second):
+        bench.send(link, 100)
+        bench.send(link, 100)
+    served: Counter[object] = Counter()
+    for turn in range(8000):
+        bench.send(worker, 100, b"done")
+        bench.turn(0.01)
+        for link in (first, second):
+            if link.share is not None and not link.share.messages and (link is first or turn % 3):
+                bench.send(link, 100)
+        served.update(each.peer for each in bench.batches())
+    assert 0.8 < served[first] / served[second] < 1.25
 
 
 def test_a_peer_that_sends_little_goes_first(bench: Bench) -> None:
@@ -190,6 +272,7 @@ def test_a_peer_that_sends_much_does_not_stay_first_with_small_reads(bench: Benc
 
 
 def test_what_a_full_read_leaves_has_waited_as_well(bench: Bench) -> None:
+    bench.finishes_at_once = True
     link, stream = bench.join("client")
     stream.has_unread = True
     bench.send(link, 1)
@@ -204,11 +287,12 @@ def test_what_a_full_read_leaves_has_waited_as_well(bench: Bench) -> None:
     for _ in range(2):
         bench.send(link, 1)
         bench.turn()
-    assert [batch.behind_s for batch in bench.batches()] == [pytest.approx(0.4), 0.0]
+    assert [batch.behind_s for batch in bench.batches()] == pytest.approx([0.41, TURN_S])
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_peer_from_which_everything_was_read_has_not_waited(bench: Bench, full: bool) -> None:
+    bench.finishes_at_once = True
     link, stream = bench.join("client")
     stream.has_unread = True
     bench.send(link, 1)
@@ -226,11 +310,13 @@ def test_a_peer_from_which_everything_was_read_has_not_waited(bench: Bench, full
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_read_may_return_all_that_has_arrived(bench: Bench, full: bool) -> None:
+    bench.finishes_at_once = True
     link, stream = bench.join("client")
     bench.send(link, 1)
     bench.send(link, 1)
     stream.has_unread = True
     bench.turn()
+    bench.now += TURN_S
     bench.host.flush()
     stream.has_unread = False
     bench.send(link, 1, full=full)
@@ -241,13 +327,16 @@ def test_a_read_may_return_all_that_has_arrived(bench: Bench, full: bool) -> Non
     assert [batch.behind_s for batch in bench.batches()] == [0.25]
 
 
-@pytest.mark.parametrize(("refuses", "turns"), [(False, 63), (True, 4)])
+@pytest.mark.parametrize(("refuses", "turns"), [(False, 101), (True, 1)])
 def test_messages_that_are_refused_count_less(bench: Bench, refuses: bool, turns: int) -> None:
     bench.refuses_waited = refuses
+    bench.finishes_at_once = True
     link, _ = bench.join("client")
     bench.send(link, 1)
-    bench.send(link, 1000)
-    bench.turn(0.01)
+    bench.send(link, 16_000)
+    bench.turn()
+    bench.finishes_at_once = False
+    bench.pending = 0 if refuses else 16_000
     bench.send(link, 1)
     bench.batches()
     passed = 0
@@ -260,6 +349,7 @@ def test_messages_that_are_refused_count_less(bench: Bench, refuses: bool, turns
 def test_refusals_lower_only_what_their_peer_has_used() -> None:
     bench = Bench(burst=2)
     bench.refuses_waited = True
+    bench.finishes_at_once = True
     link, stream = bench.join("client")
     stream.has_unread = True
     bench.send(link, 2)
@@ -273,7 +363,7 @@ def test_refusals_lower_only_what_their_peer_has_used() -> None:
 
 def test_a_peer_that_waits_is_reported_alive(bench: Bench) -> None:
     link, _ = bench.join("client")
-    bench.send(link, 1000)
+    bench.send(link, 20_000)
     bench.send(link, 1)
     bench.engine.inputs.clear()
     bench.turn(0.25)
@@ -287,11 +377,14 @@ def test_a_peer_that_waits_is_reported_alive(bench: Bench) -> None:
 def test_a_peer_is_reported_alive_as_often_as_the_engine_wants() -> None:
     bench = Bench(burst=2)
     link, _ = bench.join("w")
-    bench.engine.script = lambda event: [ReadInTurn(event.peer, len(event.messages[0][0]) / 64)]
+    bench.engine.script = lambda event: [
+        *bench.script(event),
+        ReadInTurn(event.peer, len(event.messages[0][0]) / 64, bench.unfinished),
+    ]
     bench.send(link, 1, b"x" * 32)
-    bench.send(link, 1000, b"x" * 4)
+    bench.send(link, 5000, b"x" * 4)
     bench.send(link, 1)
-    bench.engine.script = lambda _event: ()
+    bench.engine.script = bench.script
     bench.engine.inputs.clear()
     for _ in range(3):
         bench.turn(1 / 16)
@@ -301,7 +394,7 @@ def test_a_peer_is_reported_alive_as_often_as_the_engine_wants() -> None:
 def test_a_peer_that_is_read_freely_again_waits_no_more(bench: Bench) -> None:
     link, stream = bench.join("client")
     worker, _ = bench.join("worker")
-    bench.send(link, 40)
+    bench.send(link, 240)
     bench.send(link, 1)
     bench.turn()
     bench.batches()
@@ -318,7 +411,7 @@ def test_a_peer_that_is_read_freely_again_waits_no_more(bench: Bench) -> None:
 
 def test_the_messages_of_a_peer_that_leaves_are_dropped(bench: Bench) -> None:
     link, _ = bench.join("client")
-    bench.send(link, 20)
+    bench.send(link, 18)
     bench.send(link, 1)
     bench.host.closed(link, "")
     bench.engine.inputs.remove(PeerLost(link, "the peer closed the connection"))
@@ -329,6 +422,7 @@ def test_the_messages_of_a_peer_that_leaves_are_dropped(bench: Bench) -> None:
 
 
 def test_output_of_messages_that_waited_is_sent_in_the_same_turn(bench: Bench) -> None:
+    bench.finishes_at_once = True
     link, stream = bench.join("client")
     bench.send(link, 1)
     bench.send(link, 1)

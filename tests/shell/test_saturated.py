@@ -54,14 +54,23 @@ def test_a_saturated_broker_answers_nearly_as_much_as_it_can(
     assert _p99_s(world.clients) < 0.9
 
 
-def test_clients_that_send_alike_are_served_alike_over_some_seconds() -> None:
+@pytest.mark.parametrize(("clients", "load"), [(2, 5), (4, 5), (16, 2)])
+def test_clients_that_send_alike_are_served_alike_over_some_rounds(clients: int, load: int) -> None:
     world = World()
-    for _ in range(16):
-        world.client(2 / 16)
+    for _ in range(clients):
+        world.client(load / clients)
     world.run(2.0)
-    world.count(20.0)
+    world.count(60.0)
     answered = sorted(client.ends["OK"] for client in world.clients)
     assert answered[0] >= 0.8 * answered[-1] > 0
+
+
+def test_partial_replies_do_not_make_room_for_more_requests() -> None:
+    world = World(partials=16)
+    for _ in range(8):
+        world.client(3 / 8, timeout_s=30.0)
+    world.run(6.0)
+    assert 0 < world.unfinished < 200
 
 
 def test_a_client_that_sends_little_is_served_although_others_flood_the_broker() -> None:

@@ -2,9 +2,10 @@
 
 Messages of some peers start work (`ReadInTurn`), those of others finish it. If all were handled as
 they arrive, an overloaded server would start ever more work, and finish too little of it in time.
-So work is started as fast as it is finished. Beyond a burst, the messages of a read wait here, and
-the connection is not read from meanwhile: TCP slows its peer down, which costs this process
-nothing.
+So work is started as fast as it is finished, and at a moderate rate while there is nothing else to
+do, so that work which takes long does not hold up the rest. Beyond a burst, the messages of a read
+wait here, and the connection is not read from meanwhile: TCP slows its peer down, which costs this
+process nothing.
 
 Peers take turns by fair queueing (RFC 8290, section 4.2), with two differences:
 
@@ -32,10 +33,12 @@ from requite.engine import Received
 from requite.framing.base import Message
 from requite.shell.link import Link, Pause, Share
 
-_STARTED_MIN: Final = 16  # per turn of the loop, also if nothing is finished
+_STARTED_PER_IDLE_S: Final = 16_000  # beyond what is finished, while there is nothing else to do
+_STARTED_MIN: Final = 16
+_REVIEW_EVERY_S: Final = 0.01  # whether there was nothing to do for most of the time
 _WAITED_MAX: Final = 64  # handled per turn of the loop, so that those which finish work come soon
 _ROUND_S: Final = 10.0  # what a round may take in which each peer uses its quantum
-_QUANTUM_MAX: Final = 8192
+_TURN_S_MAX: Final = 4.0  # what the turn of one peer may take
 _QUANTUM_MIN: Final = 64
 _QUANTUM_FIRST: Final = 1024  # while the rate is unknown
 _REFUSED_PER_STARTED: Final = 16  # messages that cost as much as one whose work is finished
@@ -57,12 +60,14 @@ class FairQueue:
     """
 
     __slots__ = (
+        "_begun",
         "_burst",
         "_clock",
         "_feed",
-        "_finished",
         "_half",
         "_held",
+        "_idle_s",
+        "_idle_since",
         "_learnt_at",
         "_line",
         "_little",
@@ -73,10 +78,13 @@ class FairQueue:
         "_refused",
         "_report_at",
         "_resume",
+        "_reviewed_at",
         "_room",
         "_round",
         "_started",
         "_turn",
+        "_unfinished",
+        "_unfinished_before",
     )
 
     def __init__(
@@ -96,8 +104,13 @@ class FairQueue:
         self._numbers = count()
         self._round = 0
         self._turn = 0  # of the loop
-        self._finished = 0  # messages of peers that are not read in turn
+        self._idle_since = inf  # when a turn began since which nothing was handled
+        self._idle_s = 0.0  # since the last review
+        self._reviewed_at = clock()
         self._room = burst  # messages that may start work now
+        self._begun = 0  # messages that may have started work since room was last made
+        self._unfinished: Callable[[], int] = lambda: 0  # what the engine has not finished
+        self._unfinished_before = 0
         self._refilled = 0  # the turn in which room was last made
         self._report_at = inf  # when the next peer is reported alive
         self._quantum = _QUANTUM_FIRST
@@ -110,8 +123,10 @@ class FairQueue:
     def __len__(self) -> int:
         return len(self._line)
 
-    def add(self, link: Link, report_s: float) -> None:
-        """Read from a link in turn from now on. While it waits, report it alive each `report_s`."""
+    def add(self, link: Link, report_s: float, unfinished: Callable[[], int]) -> None:
+        """Read from a link in turn from now on. While it waits, report it alive each `report_s`.
+        `unfinished` returns how much of the work that was started is not finished."""
+        self._unfinished = unfinished
         if link.share is not None:
             link.share.report_s = report_s
         elif not link.ended:
@@ -126,20 +141,19 @@ class FairQueue:
 
     def received(self, link: Link, messages: Sequence[Message]) -> None:
         """Handle the messages of a read now or later."""
+        self._idle_since = inf
         share = link.share
         if share is not None:
             self._received_in_turn(link, share, messages)
             return
         self._feed(Received(link, messages))
-        if link.share is None:
-            self._finished += len(messages)
-        else:  # by its first messages
-            self._room -= len(messages)
+        if link.share is not None:  # by its first messages
+            self._use_room(len(messages))
 
     def refused(self, link: Link, refused: int) -> None:
         """Count messages of a link that have started no work by what they cost."""
         free = refused - refused // _REFUSED_PER_STARTED
-        self._room += free
+        self._use_room(-free)
         self._started -= free
         if (share := link.share) is not None:
             share.used -= free
@@ -152,10 +166,14 @@ class FairQueue:
         if not self._line:
             return False
         now = self._clock()
+        if now == self._idle_since:  # the clock of a simulation stands still
+            self._room += _STARTED_MIN
+        self._idle_s += max(0.0, now - self._idle_since)
+        self._idle_since = now
         self._most = max(self._most, len(self._line))
         if now - self._learnt_at >= _LEARN_EVERY_S:
             self._learn(now)
-        self._make_room()
+        self._make_room(now)
         served = 0
         while self._line and self._room > 0 and served < _WAITED_MAX:
             turn, link = self._line[0]
@@ -178,7 +196,7 @@ class FairQueue:
 
     def _received_in_turn(self, link: Link, share: Share, messages: Sequence[Message]) -> None:
         if self._room <= self._half and self._refilled != self._turn:
-            self._make_room()
+            self._make_room(self._clock())
         if share.messages:  # more that was read in the same turn, or before it was paused
             share.messages = [*share.messages, *messages]
             link.pause(Pause.TURN)
@@ -190,24 +208,40 @@ class FairQueue:
                 share.unread_since = 0.0
             self._start(link, share, messages, behind_s)
         else:
-            self._room -= len(messages)
+            self._use_room(len(messages))
             self._feed(Received(link, messages))
 
     def _start(
         self, link: Link, share: Share, messages: Sequence[Message], behind_s: float
     ) -> None:
         started = len(messages)
-        self._room -= started
+        self._idle_since = inf
+        self._use_room(started)
         self._started += started
         share.used += started
         self._feed(Received(link, messages, behind_s))
 
-    def _make_room(self) -> None:
-        """Count what was finished, and the turns that have passed, since the last time."""
-        room = max(self._finished, _STARTED_MIN * (self._turn - self._refilled))
-        self._room = min(self._burst, self._room + room)
+    def _use_room(self, count: int) -> None:
+        self._room -= count
+        self._begun += count
+
+    def _make_room(self, now: float) -> None:
+        """Make room for as much as was finished since the last time, and for more if there was
+        nothing else to do for most of the time.
+
+        The engine knows what it has not finished. Messages do not tell: some work ends without one,
+        or with many.
+        """
+        unfinished = self._unfinished()
+        self._room += self._begun + self._unfinished_before - unfinished
+        self._unfinished_before, self._begun = unfinished, 0
+        if now - self._reviewed_at >= _REVIEW_EVERY_S:
+            if self._idle_s > (now - self._reviewed_at) / 2:
+                self._room += int(self._idle_s * _STARTED_PER_IDLE_S)
+            self._reviewed_at, self._idle_s = now, 0.0
+        if self._room > self._burst:
+            self._room = self._burst
         self._refilled = self._turn
-        self._finished = 0
 
     # --- waiting ----------------------------------------------------------------------------------
     def _hold(self, link: Link, share: Share, messages: Sequence[Message]) -> None:
@@ -234,7 +268,7 @@ class FairQueue:
         if share.recent <= self._little:
             return _FIRST, next(self._numbers)
         number = share.turn[0]
-        if number < self._round:
+        if number < self._round - 1:  # in its turn, it may have had nothing to read for a moment
             share.turn = self._round, next(self._numbers)
             share.used = share.refused = 0
         elif share.used >= self._quantum:
@@ -256,10 +290,11 @@ class FairQueue:
         """Choose the quantum, and what is little, by what was started and who waited."""
         seconds = now - self._learnt_at
         if seconds < 2 * _LEARN_EVERY_S:  # otherwise, nobody waited most of the time
-            share_per_s = self._started / seconds / self._most
+            rate = self._started / seconds
+            share_per_s = rate / self._most
             work = self._refused / _REFUSED_PER_STARTED * _WORK_PER_REFUSAL
-            quantum = int(max(share_per_s * _ROUND_S, work, _QUANTUM_MIN))
-            self._quantum = min(quantum, _QUANTUM_MAX)
+            quantum = min(max(share_per_s * _ROUND_S, work), rate * _TURN_S_MAX)
+            self._quantum = max(int(quantum), _QUANTUM_MIN)
             self._little = min(int(share_per_s * _LEARN_EVERY_S * _LITTLE_SHARE), _LITTLE_MAX)
         self._learnt_at = now
         self._started = 0

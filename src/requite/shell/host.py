@@ -166,7 +166,9 @@ class Host:
             Connect: lambda _effect: connect(),
             Disconnect: self._disconnect,
             StopReading: lambda effect: effect.peer.pause(Pause.ENGINE),
-            ReadInTurn: lambda effect: self._fair_queue.add(effect.peer, effect.report_s),
+            ReadInTurn: lambda effect: self._fair_queue.add(
+                effect.peer, effect.report_s, effect.unfinished
+            ),
             ReadFreely: lambda effect: self._fair_queue.release(effect.peer),
             Refused: lambda effect: self._fair_queue.refused(effect.peer, effect.count),
             ResumeReading: lambda effect: self._resume(effect.peer, Pause.ENGINE),

@@ -87,7 +87,7 @@ class Share:
         self.refused = 0
         self.recent = 0
         self.recent_since = 0.0
-        self.turn = (-1, 0)
+        self.turn = (-2, 0)  # in none yet
 
 
 def discard(_message: Sequence[bytes], _out: list[Chunk], /) -> int:

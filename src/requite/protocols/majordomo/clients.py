@@ -367,7 +367,7 @@ class Clients:
         """Read from a client in turn, and learn twice per interval of it that messages wait."""
         if self.refusal is None:
             report_s = max(client.interval_s, _REASSURE_EVERY_S_MIN) / 2
-            self._out.append(ReadInTurn(client.peer, report_s))
+            self._out.append(ReadInTurn(client.peer, report_s, self._load.pending))
 
     # --- changes --------------------------------------------------------------------------------
     def review(self, now: float) -> None:

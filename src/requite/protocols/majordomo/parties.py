@@ -32,6 +32,10 @@ class Load:
     count: int = 0
     size: int = 0
 
+    def pending(self) -> int:
+        """Return their number."""
+        return self.count
+
 
 def _no_ends() -> list[int]:
     return [0] * len(Status)
