@@ -6,6 +6,8 @@ from itertools import count
 from typing import Any, Final
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import (
     ALWAYS_ON,
@@ -160,3 +162,65 @@ async def test_a_sampler_that_does_not_follow_parents_is_asked(
     await client.call(b"hello")
     await until(lambda: len(spans.of(SpanKind.SERVER)) == 1)
     assert leaves_out.ended == []
+
+
+class OtherTracer(trace.Tracer):
+    """The tracer of another SDK, with a sampler and a generator of ids of its own."""
+
+    sampler: Final = object()
+    id_generator: Final = object()
+
+    def __init__(self, inner: trace.Tracer) -> None:
+        self._inner = inner
+        self.asked = 0
+
+    def start_span(self, *args: Any, **options: Any) -> Any:
+        self.asked += 1
+        return self._inner.start_span(*args, **options)
+
+    start_as_current_span: Any = None
+
+
+class OtherProvider(trace.TracerProvider):
+    """Another SDK, which makes its spans by OpenTelemetry's."""
+
+    def __init__(self, inner: TracerProvider) -> None:
+        self.tracer = OtherTracer(inner.get_tracer("other"))
+
+    def get_tracer(self, *_args: Any, **_options: Any) -> OtherTracer:
+        return self.tracer
+
+
+async def test_another_sdk_is_asked_for_each_trace(
+    make_spans: MakeSpans, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await cluster.client()  # without an SDK
+    spans = make_spans(SHARE)
+    other = OtherProvider(spans.provider)
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: other)
+    await cluster.worker(echo)
+    for _ in range(CALLS):
+        await client.call(b"hello")
+    assert other.tracer.asked == CALLS
+    assert 0 < len(spans.of(SpanKind.SERVER)) < CALLS
+
+
+async def test_a_disabled_sdk_makes_no_spans_and_calls_go_on(
+    make_spans: MakeSpans, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    spans = make_spans(SHARE)
+    await again(cluster)
+    seen: list[bytes] = []
+
+    @service("it")
+    async def noting(request: requite.Request) -> bytes:
+        seen.append(request.trace)
+        return request.body
+
+    await cluster.worker(noting)
+    client = await cluster.client()
+    for _ in range(CALLS):
+        assert (await client.call(b"hello")).body == b"hello"
+    assert spans.ended == []
+    assert not any(is_sampled(each) for each in seen)

@@ -56,7 +56,8 @@ class Tracing:
         self._roots: Final = _roots(self.tracer, self._no_span)
         self._histogram: Final = _histogram(metrics.get_meter_provider(), duration)
         sampler = getattr(self.tracer, "sampler", None)
-        ways = "" if sampler is None else sampler.get_description()
+        describe = getattr(sampler, "get_description", str)  # another SDK may have none
+        ways = describe()
         self._follows_remote, self._follows_local = (
             f"{each}{_FOLLOWED}" in ways for each in _PARENTS
         )
@@ -76,25 +77,16 @@ class Tracing:
         if self._histogram is not None:
             self._histogram.record(duration_s, attributes)
 
-    def is_left_out(self, trace: bytes) -> bool:
-        """Whether the sampler is known to leave out all spans below the remote parent in `trace`.
+    def left_out(self, parent: bytes, is_remote: bool = True) -> bytes:
+        """Return the context of a trace whose spans the sampler is known to leave out: that of the
+        parent, or of a new trace if there is none. `NO_TRACE`: the sampler has to be asked.
 
         Asking it takes 2.9 us (SDK 1.45, CPython 3.11), as much as the fifth part of a call.
         """
-        return bool(trace) and not is_sampled(trace) and self._follows_remote
-
-    def is_left_out_here(self, parent: SpanContext) -> bool:
-        """The same for the current span of this process."""
-        if parent.trace_flags.sampled or not parent.is_valid:
-            return False
-        return self._follows_remote if parent.is_remote else self._follows_local
-
-    def begin_left_out(self) -> bytes:
-        """Begin a trace without a span, if the sampler leaves it out; return its context.
-
-        `NO_TRACE`: begin it with a span. The sampler decides for that one.
-        """
-        return NO_TRACE if self._roots is None else self._roots.begin_left_out()
+        if not parent:
+            return NO_TRACE if self._roots is None else self._roots.begin_left_out()
+        follows = self._follows_remote if is_remote else self._follows_local
+        return parent if follows and not is_sampled(parent) else NO_TRACE
 
     def context_of(self, trace: bytes) -> Context:
         """Return a context whose current span is the remote parent in `trace`; one without a span
@@ -129,7 +121,10 @@ class _Roots:
         self._flags: Final = bytes([_RANDOM if self._is_random else 0])
 
     def begin_left_out(self) -> bytes:
-        """See `Tracing.begin_left_out`."""
+        """Begin a trace without a span, if it is not in the share; return its context.
+
+        `NO_TRACE`: it is, and has to begin with a span.
+        """
         trace_id = self._generate_trace_id()
         if trace_id & _LOW_BITS < self._bound:
             self._taken.append(trace_id)

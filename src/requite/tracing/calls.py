@@ -16,7 +16,6 @@ from requite.errors import CallError
 from requite.request import Partial, Reply
 from requite.shell import clock
 from requite.shell.uses import Uses
-from requite.trace_context import NO_TRACE
 from requite.tracing.api import Tracing, trace_of, tracing
 
 if TYPE_CHECKING:
@@ -64,15 +63,13 @@ class CallSpans:
         tracing = self._tracing
         span = None
         if tracing.tracer is not None:
-            context = tracing.current_span().get_span_context()
-            asked.trace = NO_TRACE if context.is_valid else tracing.begin_left_out()
+            parent = tracing.current_span().get_span_context()
+            asked.trace = tracing.left_out(trace_of(parent), parent.is_remote)
             if not asked.trace:
-                if not tracing.is_left_out_here(context):
-                    span = self._start(tracing.tracer, asked.service)
-                    context = span.get_span_context()
-                    if not span.is_recording():
-                        span = None
-                asked.trace = trace_of(context)
+                span = self._start(tracing.tracer, asked.service)
+                asked.trace = trace_of(span.get_span_context())
+                if not span.is_recording():
+                    span = None
         if span is not None or tracing.records:
             self._open[asked.token] = _Open(span, asked.service)
 

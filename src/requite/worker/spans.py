@@ -64,9 +64,8 @@ class _InSpan:
         request = self._request
         if tracing.records:
             self._began = clock.now()
-        trace = request.trace or tracing.begin_left_out()
-        left_out = tracing.is_left_out(trace) if request.trace else bool(trace)
-        context = tracing.context_of(trace)
+        left_out = tracing.left_out(request.trace)
+        context = tracing.context_of(left_out or request.trace)
         if tracing.tracer is not None and not left_out:
             self._span = tracing.tracer.start_span(
                 name or "request",
