@@ -25,6 +25,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple
 
+import psutil
 from tests.support import bytecode
 
 ROOT: Final = Path(__file__).parents[1]
@@ -177,6 +178,15 @@ class Running:
             return False
         return True
 
+    def processes(self) -> list[str]:
+        """Return the state and the command line of each process of the group."""
+        found = []
+        for each in psutil.process_iter():
+            with suppress(psutil.Error, ProcessLookupError):
+                if os.getpgid(each.pid) == self._process.pid:
+                    found.append(f"{each.status()}: {' '.join(each.cmdline()) or each.name()}")
+        return found
+
     def progress(self) -> str:
         """Return the lane's name, its progress in percent, and its current test."""
         output = self._log.read_text(errors="replace")
@@ -231,8 +241,10 @@ class Runner:
             return await running.end()
         finally:
             del self._running[lane.name]
+            left = running.processes()
             if running.signal(signal.SIGKILL):
-                _say(f"lane {lane.name} has left processes behind, which are killed")
+                names = "".join(f"\n    {each}" for each in left)
+                _say(f"lane {lane.name} has left processes behind, which are killed{names}")
 
     async def report(self, every_s: float = _REPORT_S) -> None:
         """Print the progress of all running lanes every `every_s` seconds, until cancelled."""

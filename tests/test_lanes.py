@@ -127,7 +127,9 @@ async def test_remaining_processes_of_a_lane_are_killed(
 ) -> None:
     pid = tmp_path / "pid"
     assert await lanes.run([lane("a", LEAVES_A_CHILD, pid)], 1, tmp_path / "logs") == 0
-    assert "lane a has left processes behind" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "lane a has left processes behind" in out
+    assert "import time; time.sleep(600)" in out
     eventually(lambda: not is_running(int(pid.read_text())), "the child has ended")
 
 
