@@ -13,6 +13,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from tests.sim import mdp_broker_mutants, troubled
+from tests.support.builds import pure_only
 
 import requite.spark.sweep.runs
 from requite.cli.app import run as run_command
@@ -28,6 +29,7 @@ from requite.spark.sweep.runs import find_scenarios, plan, sim_runs, sim_violati
 
 pytestmark = pytest.mark.timeout(180)  # the first test also waits for the start of Spark
 
+inherits = pure_only("broken engines inherit from engines")
 BROKEN = Options(parts=(MajordomoParts(broker=mdp_broker_mutants.HandsOutTwice),))
 
 
@@ -90,6 +92,7 @@ def test_seeds_that_hang_or_crash_are_rows(spark: SparkSession) -> None:
     assert all(row.steps > 0 for seed, row in rows.items() if seed not in bad)
 
 
+@inherits
 def test_every_violation_has_the_command_that_repeats_it(spark: SparkSession) -> None:
     results = simulate(plan(spark, 2, 2, ["calm"]), options=BROKEN)
     found = sim_violations(results).collect()
@@ -178,6 +181,7 @@ def test_the_command_prints_figures(capsys: pytest.CaptureFixture[str], tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sim_runs", "sim_violations"]
 
 
+@inherits
 @pytest.mark.usefixtures("one_session")
 def test_the_command_prints_violations(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
