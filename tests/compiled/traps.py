@@ -8,11 +8,15 @@
 | `case (…) as name` | the name is not assigned |
 | `ClassVar` in a dataclass | a field, which cannot be set |
 | an attribute of a class that is made by a call | there is no such attribute |
+
+`python -m tests.compiled.traps FOLDER NAME...` prints the first one, for files of a folder.
 """
 
 from __future__ import annotations
 
 import ast
+import gc
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -124,3 +128,11 @@ def _is_unboxed(part: types.ProperType) -> bool:
     if isinstance(part, types.TupleType):
         return part.partial_fallback.type.fullname == "builtins.tuple"
     return isinstance(part, types.Instance) and part.type.fullname in _UNBOXED
+
+
+if __name__ == "__main__":
+    gc.disable()  # mypy's trees are kept to the end
+    for found in in_types(Path(sys.argv[1]), sys.argv[2:]):
+        print(found)
+    sys.stdout.flush()
+    os._exit(0)
