@@ -26,6 +26,8 @@ def test_a_seed_repeats_its_run_exactly(scenario: str) -> None:
     first, second = run(7, scenario, options), run(7, scenario, options)
     assert first == second
     assert first.transcript
+    assert first.calls
+    assert not first.violations, "\n".join(map(str, first.violations))
 
 
 @pytest.mark.parametrize(
