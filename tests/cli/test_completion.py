@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 from tests.cli.command import (
@@ -61,7 +61,7 @@ async def echo(request):
 """
 
 
-@pytest.fixture(params=SHELLS)
+@pytest.fixture(params=SHELLS, scope="module")
 def shell(request: pytest.FixtureRequest) -> str:
     """The name of an installed shell."""
     name: str = request.param
@@ -78,32 +78,57 @@ def home(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def environment(home: Path, tmp_path: Path) -> dict[str, str]:
-    """Variables for an empty home folder, and for a `requite` that prints its arguments."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    command = folder / "requite"
-    command.write_text('#!/bin/sh\necho "ran: $*."\n')
-    command.chmod(0o755)
+def variables(home: Path, tools: Path) -> dict[str, str]:
+    """Return the variables for a home folder, and for commands in a folder."""
     kept = {name: os.environ[name] for name in ("LANG", "LC_ALL") if name in os.environ}
-    search = f"{folder}:{os.environ['PATH']}"
-    return {**kept, "HOME": str(home), "PATH": search, "TERM": "xterm"}
+    return {
+        **kept,
+        "HOME": str(home),
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "TERM": "xterm",
+    }
 
 
-def install(shell: str, environment: dict[str, str]) -> str:
+class Installed(NamedTuple):
+    """A home folder that was empty before the completion was installed, and what that printed."""
+
+    home: Path
+    said: str
+
+
+@pytest.fixture(scope="module")
+def installed(shell: str, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Install the completion from within the shell, so that the command must detect the shell."""
+    folder = tmp_path_factory.mktemp(shell)
+    home = folder / "home"
+    home.mkdir()
     words = shlex.join([*COMMAND, "--install-completion"])
     ended = subprocess.run(
         [shell, "-c", f"{words}; true"],
         capture_output=True,
         text=True,
         timeout=WAIT_S,
-        env=ENVIRONMENT | environment,
+        env=ENVIRONMENT | variables(home, folder),
         check=True,
     )
     assert ended.stderr == ""
-    return ended.stdout
+    startup_file, prompt = SHELLS[shell]
+    with (home / startup_file).open("a") as file:
+        file.write(f"{prompt}\n")
+    return Installed(home, ended.stdout)
+
+
+@pytest.fixture
+def environment(installed: Installed, tmp_path: Path) -> dict[str, str]:
+    """Variables for this home folder, and for a `requite` that prints its arguments, but
+    completes."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    command = folder / "requite"
+    real = shlex.join(COMMAND)
+    command.write_text(f'#!/bin/sh\n[ "$1" = __complete ] && exec {real} "$@"\necho "ran: $*."\n')
+    command.chmod(0o755)
+    return variables(installed.home, folder)
 
 
 @contextmanager
@@ -147,12 +172,8 @@ def read_until(fd: int, expected: str) -> None:
             os.write(fd, b"\r")
 
 
-def test_a_shell_in_an_empty_home_completes_after_one_command(shell, home, environment):
-    said = install(shell, environment)
-    assert said.startswith(f"installed completion for {shell} in {home}/")
-    startup_file, prompt = SHELLS[shell]
-    with (home / startup_file).open("a") as file:
-        file.write(f"{prompt}\n")
+def test_a_shell_in_an_empty_home_completes_after_one_command(shell, installed, environment):
+    assert installed.said.startswith(f"installed completion for {shell} in {installed.home}/")
     with terminal((shell, "-i"), environment) as fd:
         for typed, completed in TYPED:
             read_until(fd, PROMPT)
@@ -160,16 +181,9 @@ def test_a_shell_in_an_empty_home_completes_after_one_command(shell, home, envir
             read_until(fd, f"ran: {completed}.")
 
 
-def test_a_shell_completes_the_services_of_a_broker(shell, home, environment, tmp_path):
+def test_a_shell_completes_the_services_of_a_broker(shell, environment, tmp_path):
     """Typed: the services of the broker in a URL, and typed services after it."""
-    assert install(shell, environment).startswith("installed")
-    command = tmp_path / "bin" / "requite"
-    real = shlex.join(COMMAND)
-    command.write_text(f'#!/bin/sh\n[ "$1" = __complete ] && exec {real} "$@"\necho "ran: $*."\n')
     (tmp_path / "shop.py").write_text(SHOP)
-    startup_file, prompt = SHELLS[shell]
-    with (home / startup_file).open("a") as file:
-        file.write(f"{prompt}\n")
     with (
         running_broker() as (_broker, url),
         running_worker("shop:orders", "shop:echo", "--connect", url, cwd=tmp_path),
