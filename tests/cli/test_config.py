@@ -313,7 +313,7 @@ def test_any_file_is_valid_or_refused_with_a_sentence(
     file = tmp_path / "any.toml"
     file.touch()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("requite.cli.config.tomllib.loads", lambda _text: table)
+        patch.setattr("tomllib.loads", lambda _text: table)
         code = command([*verb.split(), "--config", str(file), "--check"])
     out, err = capsys.readouterr()
     assert code in (ExitCode.OK, ExitCode.USAGE), err

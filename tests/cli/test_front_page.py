@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,29 @@ def test_it_exits_without_an_error_if_stdout_is_closed(words):
     finally:
         os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def run_program(program, *words):
+    """Run a program of Python's with arguments; return the last line that it printed."""
+    command = [sys.executable, "-c", program, *words]
+    return subprocess.check_output(command, text=True, timeout=WAIT_S).splitlines()[-1]
+
+
+def test_what_is_loaded_at_the_start_is_not_searched_for_garbage():
+    """Such searches would take a fifth of the start's time."""
+    program = (
+        "import gc; from requite.cli import main; main();"
+        "print(gc.isenabled(), gc.get_freeze_count() > 10_000)"
+    )
+    assert run_program(program, "broker", "--check") == "True True"
+
+
+def test_a_call_loads_nothing_that_only_servers_or_help_pages_need():
+    program = (
+        "import sys, requite.cli.app, requite.cli.call;"
+        "print(sys.modules.keys() & {'requite.storage.log', 'tomllib', 'rich'})"
+    )
+    assert run_program(program) == "set()"
 
 
 def test_the_version_is_the_package_s():

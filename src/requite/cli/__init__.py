@@ -14,6 +14,7 @@ The front page and the version are printed without loading the parser, to start 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (None: those of this process); return its exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None:
+        gc.disable()  # what is loaded at the start is no garbage; see `app.run`
     code = 0
     try:
         code = _run(words)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from inspect import BoundArguments
+from typing import Any, Final
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -62,9 +64,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command; return its exit code. Print a failure as one paragraph on stderr."""
     words, config = _with_implied_verb(list(arguments)), ConfigFile()
     try:
-        result = build(config=config)(
-            words, exit_on_error=False, print_error=False, result_action="return_value"
-        )
+        verb, given = _parse(words, config)
+        result = verb(*given.args, **given.kwargs)
         return ExitCode.OK if result is None else result
     except CycloptsError as error:
         page = " ".join(("requite", *(error.command_chain or ()), "--help"))
@@ -82,6 +83,19 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.OK
     except Exception as error:
         return _bug(error, words)
+
+
+def _parse(words: Sequence[str], config: ConfigFile) -> tuple[Callable[..., Any], BoundArguments]:
+    """Return the function of the verb, whose file is loaded now, and its arguments."""
+    try:
+        verb, given, _ = build(config=config).parse_args(
+            words, exit_on_error=False, print_error=False
+        )
+        return verb, given
+    finally:
+        if not gc.isenabled():  # since the start of the process
+            gc.freeze()
+            gc.enable()
 
 
 def _own_message(error: CycloptsError) -> str | None:

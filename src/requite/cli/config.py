@@ -7,7 +7,6 @@ command line wins over the environment, the environment over the file, and the f
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -129,6 +128,8 @@ def type_of(argument: Argument) -> str:
 
 # --- the file -------------------------------------------------------------------------------------
 def _read(path: Path) -> dict[str, Any]:
+    import tomllib  # few commands have a file
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

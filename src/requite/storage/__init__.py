@@ -6,12 +6,16 @@
 
 from __future__ import annotations
 
-from requite.storage.group import Committed, GroupCommit
-from requite.storage.log import Log
-from requite.storage.memory import MemoryFolder, MemoryLog
-from requite.storage.reader import LogReader, scan
-from requite.storage.records import Damage, Position, Record, Recovery, SegmentInfo
-from requite.storage.settings import LogSettings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from requite.storage.group import Committed, GroupCommit
+    from requite.storage.log import Log
+    from requite.storage.memory import MemoryFolder, MemoryLog
+    from requite.storage.reader import LogReader, scan
+    from requite.storage.records import Damage, Position, Record, Recovery, SegmentInfo
+    from requite.storage.settings import LogSettings
 
 __all__ = [
     "Committed",
@@ -28,3 +32,27 @@ __all__ = [
     "SegmentInfo",
     "scan",
 ]
+
+_HOME = {
+    "Committed": "requite.storage.group",
+    "Damage": "requite.storage.records",
+    "GroupCommit": "requite.storage.group",
+    "Log": "requite.storage.log",
+    "LogReader": "requite.storage.reader",
+    "LogSettings": "requite.storage.settings",
+    "MemoryFolder": "requite.storage.memory",
+    "MemoryLog": "requite.storage.memory",
+    "Position": "requite.storage.records",
+    "Record": "requite.storage.records",
+    "Recovery": "requite.storage.records",
+    "SegmentInfo": "requite.storage.records",
+    "scan": "requite.storage.reader",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name's module on first use (PEP 562): clients have no log."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'requite.storage' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value
