@@ -1,6 +1,6 @@
 """Run the tests in lanes: concurrent processes, each with a part of the tests, or a slow check.
 
-    python -m tests.lanes                  all lanes but `compiled`, which is slow
+    python -m tests.lanes                  all lanes
     python -m tests.lanes spark engines    two lanes
     python -m tests.lanes --at-once 1      one lane at a time
     python -m tests.lanes --seed 7         set the seed of hashes and of the simulator
@@ -114,7 +114,6 @@ _ORDER: Final = (
     "nng",
     *CHECKS,
 )
-_ONLY_NAMED: Final = ("compiled",)  # they run only if they are named
 LANES: Final = tuple(Lane(name, _ALL[name]) for name in sorted(_ALL, key=_ORDER.index))
 
 
@@ -294,9 +293,8 @@ async def run(lanes: Sequence[Lane], at_once: int, logs: Path = LOGS) -> int:
 
 
 def chosen(names: Sequence[str]) -> list[Lane]:
-    """Return the lanes of these names; without names all but `_ONLY_NAMED`."""
-    wanted = names or [lane.name for lane in LANES if lane.name not in _ONLY_NAMED]
-    return [lane for lane in LANES if lane.name in wanted]
+    """Return the lanes of these names; all without names."""
+    return [lane for lane in LANES if lane.name in names or not names]
 
 
 def seed_of_the_commit() -> int:

@@ -46,9 +46,19 @@ def test_each_check_is_a_target_of_make() -> None:
         assert ".venv/bin/" in steps
 
 
-def test_the_compiled_core_is_tested_only_if_it_is_named() -> None:
-    assert {each.name for each in LANES} - {each.name for each in lanes.chosen([])} == {"compiled"}
+def test_all_lanes_run_if_none_is_named() -> None:
+    assert lanes.chosen([]) == list(LANES)
     assert [each.name for each in lanes.chosen(["sim", "compiled"])] == ["sim", "compiled"]
+
+
+async def test_without_a_c_compiler_the_lane_of_the_compiled_core_says_so_in_its_result(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    assert await lanes.run(lanes.chosen(["compiled"]), 1, tmp_path) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    said = "the compiled core is not tested: there is no C compiler (/nowhere/cc)"
+    assert re.fullmatch(rf"compiled   passed +\d+ s  {re.escape(said)}", last)
 
 
 @pytest.mark.parametrize("at_once", [1, 2])

@@ -1,6 +1,7 @@
 """Test requite with the compiled core, in a short form or whole.
 
-    python -m tests.compiled                the engines' tests, and the digests of some seeds
+    python -m tests.compiled                the engines' tests, and the digests of some seeds,
+                                            with a quick build, which is not optimised
     python -m tests.compiled --long         all lanes of tests, and 500 seeds of each group
     python -m tests.compiled cli e2e        only these lanes
     python -m tests.compiled --group sp     only 500 seeds of this group; it may be repeated
@@ -44,20 +45,21 @@ def run(arguments: Sequence[str], env: Mapping[str, str]) -> int:
     return subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL).returncode
 
 
-def compare_digests(group: str, seeds: int, env: Mapping[str, str]) -> list[str]:
-    """Return the differences between the simulated runs of a group in both builds."""
-    command = [sys.executable, "-m", "tests.compiled.digests", group, "--seeds", str(seeds)]
+def compare_digests(groups: Sequence[str], seeds: int, env: Mapping[str, str]) -> list[str]:
+    """Return the differences between the simulated runs of groups in both builds."""
+    command = [sys.executable, "-m", "tests.compiled.digests", *groups, "--seeds", str(seeds)]
     pure, compiled = (
         subprocess.Popen(command, cwd=ROOT, env=each, stdout=subprocess.PIPE, text=True)
         for each in (os.environ, env)
     )
+    named = " ".join(groups)
     lines = [each.communicate()[0].splitlines() for each in (pure, compiled)]
     if pure.returncode or compiled.returncode:
-        return [f"{group}: the runs exited with {pure.returncode} and {compiled.returncode}"]
+        return [f"{named}: the runs exited with {pure.returncode} and {compiled.returncode}"]
     pairs = list(zip(*lines, strict=True))
     different = [f"pure {one}, compiled {other}" for one, other in pairs if one != other]
     bad = [f"violations: {other}" for _, other in pairs if not other.endswith(" 0")]
-    print(f"{group}: {len(pairs)} runs, {len(different)} differ, {len(bad)} bad", flush=True)
+    print(f"{named}: {len(pairs)} runs, {len(different)} differ, {len(bad)} bad", flush=True)
     return different + bad
 
 
@@ -76,8 +78,10 @@ def main(words: Sequence[str] | None = None) -> int:
     if reason := lacking():
         print(f"the compiled core is not tested: {reason}")
         return 0
+    simulates = asked.group or asked.seeds
+    short = not (asked.long or asked.lane or simulates)
     begun = monotonic()
-    site = build()
+    site = build(optimised=not short)
     print(f"built in {monotonic() - begun:.0f} s", flush=True)
     env = {**os.environ, "PYTHONPATH": str(site)}
     told = subprocess.check_output(
@@ -86,12 +90,12 @@ def main(words: Sequence[str] | None = None) -> int:
     if told != "compiled\n":
         print(f"the build is {told.strip()}, not compiled")
         return 1
-    simulates = asked.group or asked.seeds
-    short = not (asked.long or asked.lane or simulates)
     groups = asked.group or (() if asked.lane and not simulates else PLUGINS)
     seeds = asked.seeds or (_SEEDS_SHORT if short else _SEEDS_LONG)
-    differences = [line for group in groups for line in compare_digests(group, seeds, env)]
-    print("\n".join(differences))
+    # A process for all groups is quick, and a process for each tells more during a long run.
+    parts = [groups] if short else [[group] for group in groups]
+    differences = [line for part in parts for line in compare_digests(part, seeds, env)]
+    print("\n".join(differences), flush=True)
     code = 0
     if short:
         code = run(["pytest", "-q", "-p", "no:cacheprovider", "-m", _MARKS, *_SHORT], env)

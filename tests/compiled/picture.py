@@ -25,7 +25,7 @@ _INSTALLED: Final = "/venv/lib/python3.11/site-packages"
 
 def main() -> None:
     """Run the program with the compiled core, and draw its output."""
-    site = build()
+    site = build(optimised=True)
     with TemporaryDirectory() as folder:
         Path(folder, "program.py").write_text(PROGRAM)
         command = [sys.executable, "program.py"]
