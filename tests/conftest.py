@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.saved.cases import note_cases
-from tests.support import bytecode, limits
+from tests.support import bytecode, forks, limits
 from tests.support.rabbit import add_log, allow_time, rabbit, rabbit_server
 
 __all__ = ["rabbit", "rabbit_server"]
@@ -59,8 +59,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish() -> None:
-    """Stop the watchdog."""
+    """Stop the watchdog, and the process that forks commands."""
     limits.end()
+    forks.end()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support import forks
 from tests.support.live import eventually
 
 from requite import Client
@@ -56,7 +57,21 @@ def requite(
     env: dict[str, str] | None = None,
     within_s: float = WAIT_S,
 ) -> Ended:
-    """Run the command until it exits. Without `stdin`, its standard input is empty."""
+    """Run the command until it exits. Without `stdin`, its standard input is empty.
+
+    It runs in a fork (`tests.support.forks`), or as a process of its own if Python or a library
+    might read one of the variables when they start.
+    """
+    if all(name.startswith("REQUITE_") for name in env or {}):
+        return Ended(
+            forks.run(
+                arguments,
+                stdin=stdin or b"",
+                cwd=cwd or Path.cwd(),
+                env=ENVIRONMENT | (env or {}),
+                within_s=within_s,
+            )
+        )
     source: Any = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
     return Ended(
         subprocess.run(
