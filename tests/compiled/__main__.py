@@ -28,14 +28,13 @@ from requite.sim.scenarios import PLUGINS
 _SHORT: Final = (
     "tests/engines",
     "tests/wire",
-    "tests/framing",
     "tests/transcripts",
     "tests/compiled",
 )
 _MARKS: Final = "not nng and not long and not slow and not hypothesis"
 # "compiled" is this module.
 _LANES: Final = tuple(each.name for each in LANES if each.name not in ("compiled", *CHECKS))
-_SEEDS_SHORT: Final = 2
+_SEEDS_SHORT: Final = 1
 _SEEDS_LONG: Final = 500
 
 
