@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import ismodule
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,21 @@ def test_a_diamond_is_not_a_cycle(tmp_path: Path) -> None:
     (tmp_path / "c.py").write_text("import d\n")
     (tmp_path / "d.py").touch()
     assert list(cycles(imports_below(tmp_path))) == []
+
+
+LAZY = sorted(
+    path.parent
+    for path in (_TREE / "src" / "requite").rglob("__init__.py")
+    if "def __getattr__(" in path.read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("folder", LAZY, ids=lambda folder: folder.name)
+def test_no_name_that_is_loaded_late_is_that_of_a_module(folder: Path) -> None:
+    """The import of the module would replace the name."""
+    package = import_module(".".join(folder.relative_to(_TREE / "src").parts))
+    taken = {name for name in package.__all__ if find_spec(f"{package.__name__}.{name}")}
+    assert {name for name in taken if not ismodule(package.__getattr__(name))} == set()
 
 
 def imports_below(root: Path, folder: str = "") -> dict[str, set[str]]:

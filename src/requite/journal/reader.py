@@ -20,7 +20,7 @@ from requite.journal.decode import Block, SegmentDecoder
 from requite.journal.event import Event
 from requite.journal.folder import LogFolder, find_logs
 from requite.storage import Damage, LogReader, Record
-from requite.storage.scan import lost_records
+from requite.storage.walk import lost_records
 
 Item = Record | Damage
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)

@@ -27,7 +27,7 @@ from requite.storage import Damage, LogReader, Record
 from requite.storage.layout import segment_name
 from requite.storage.place import is_store
 from requite.storage.recovery import segment_numbers
-from requite.storage.scan import OpenSegment
+from requite.storage.walk import OpenSegment
 
 
 class LogCover(NamedTuple):

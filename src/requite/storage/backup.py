@@ -22,7 +22,7 @@ from requite.storage.layout import segment_name
 from requite.storage.reader import LogReader
 from requite.storage.records import Damage
 from requite.storage.recovery import segment_numbers
-from requite.storage.scan import CHUNK_SIZE, OpenSegment, Walk
+from requite.storage.walk import CHUNK_SIZE, OpenSegment, Walk
 
 _UNFINISHED: Final = ".new"
 

@@ -16,7 +16,7 @@ from typing import Final
 from requite.storage.files import ReadableFile
 from requite.storage.layout import ALIGNMENT, RECORD_HEADER_SIZE
 from requite.storage.records import RAW_SIZE_MAX, Damage
-from requite.storage.scan import OpenSegment, data_chunks
+from requite.storage.walk import OpenSegment, data_chunks
 
 SETTLED_AFTER_S: Final = 900.0
 TORN: Final = "the last write is not complete: the writer was killed, or the machine stopped"

@@ -25,9 +25,9 @@ from requite.storage.mending import MEND_SIZE_MAX, mend, mend_all
 from requite.storage.records import RAW_SIZE_MAX, Damage, Position, Record, SegmentInfo
 from requite.storage.recovery import segment_numbers
 from requite.storage.remote import open_folder
-from requite.storage.scan import OpenSegment, Walk, lost_records
 from requite.storage.segment import NEW_SUFFIX
 from requite.storage.shipped import Shipped
+from requite.storage.walk import OpenSegment, Walk, lost_records
 
 
 class LogReader:

@@ -23,8 +23,8 @@ from requite.storage.layout import (
 )
 from requite.storage.records import Damage, Position, Recovery
 from requite.storage.retention import Sealed
-from requite.storage.scan import OpenSegment, Walk
 from requite.storage.segment import wall_clock_us
+from requite.storage.walk import OpenSegment, Walk
 
 
 class Found(NamedTuple):

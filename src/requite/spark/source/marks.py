@@ -20,7 +20,7 @@ from requite.errors import ConfigurationError, LogGone
 from requite.journal.folder import LogFolder
 from requite.spark.source.ranges import Range
 from requite.storage import LogReader, Record, SegmentInfo
-from requite.storage.scan import lost_records
+from requite.storage.walk import lost_records
 
 OFFSET_VERSION: Final = 1
 
