@@ -95,9 +95,10 @@ class EngineProcess(Process):
             self.end_turn()
 
     def end_turn(self) -> None:
-        """Write pending output."""
-        self._flush_wanted = False
-        if self.alive:
+        """Write pending output, and go on with the turns that the host wants while messages wait.
+        They take no time."""
+        while self._flush_wanted and self.alive:
+            self._flush_wanted = False
             self._do(self.host.flush)
 
     def host_of(
