@@ -169,21 +169,18 @@ class Running:
         self.signal(signal.SIGKILL)
         return await self._process.wait()
 
-    def signal(self, number: signal.Signals) -> bool:
-        """Send a signal to the process group; return whether it has a process."""
-        try:
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process group, if it has a process."""
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
-        except ProcessLookupError:
-            return False
-        return True
 
     def processes(self) -> list[str]:
-        """Return the state and the command line of each process of the group."""
+        """Return the command line of each process of the group that has not ended."""
         found = []
         for each in psutil.process_iter():
             with suppress(psutil.Error, ProcessLookupError):
                 if os.getpgid(each.pid) == self._process.pid:
-                    found.append(f"{each.status()}: {' '.join(each.cmdline()) or each.name()}")
+                    found.append(" ".join(each.cmdline()))  # raises if it has ended
         return found
 
     def progress(self) -> str:
@@ -241,9 +238,10 @@ class Runner:
         finally:
             del self._running[lane.name]
             left = running.processes()
-            if running.signal(signal.SIGKILL):
+            running.signal(signal.SIGKILL)
+            if left:
                 names = "".join(f"\n    {each}" for each in left)
-                _say(f"lane {lane.name} has left processes behind, which are killed{names}")
+                _say(f"lane {lane.name} has left processes behind, which are killed:{names}")
 
     async def report(self, every_s: float = _REPORT_S) -> None:
         """Print the progress of all running lanes every `every_s` seconds, until cancelled."""
