@@ -34,7 +34,7 @@ from requite.framing.base import Message
 from requite.shell.link import Link, Pause, Share
 
 _STARTED_PER_IDLE_S: Final = 16_000  # beyond what is finished, while there is nothing else to do
-_STARTED_MIN: Final = 16
+_STARTED_MIN: Final = 16  # in a turn that takes no time
 _REVIEW_EVERY_S: Final = 0.01  # whether there was nothing to do for most of the time
 _WAITED_MAX: Final = 64  # handled per turn of the loop, so that those which finish work come soon
 _ROUND_S: Final = 10.0  # what a round may take in which each peer uses its quantum

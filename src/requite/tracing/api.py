@@ -56,8 +56,7 @@ class Tracing:
         self._roots: Final = _roots(self.tracer, self._no_span)
         self._histogram: Final = _histogram(metrics.get_meter_provider(), duration)
         sampler = getattr(self.tracer, "sampler", None)
-        describe = getattr(sampler, "get_description", str)  # another SDK may have none
-        ways = describe()
+        ways = getattr(sampler, "get_description", str)()  # another SDK may have none
         self._follows_remote, self._follows_local = (
             f"{each}{_FOLLOWED}" in ways for each in _PARENTS
         )
