@@ -1,81 +1,25 @@
-"""Peers that are read in turn: what starts work waits for what finishes it."""
+"""Peers that are read in turn: whose turn it is, what waits, and for how long it has waited."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.shell.fakes import FakeStream, HostBench
+from tests.shell.fair_bench import TURN_S, Bench
 
 from requite.engine import (
     Effect,
-    PeerJoined,
     PeerLost,
     ReadFreely,
     ReadInTurn,
     Received,
-    Refused,
     Send,
 )
-from requite.shell.host import Link, LinkLimits
-
-TURN_S: Final = 0.01
-
-
-class Bench(HostBench):
-    """A host whose links are read in turn, but those whose name begins with `w`."""
-
-    def __init__(self, burst: int = 1) -> None:
-        super().__init__(LinkLimits(burst=burst))
-        self.engine.script = self.script
-        self.refuses_waited = False
-        self.pending = 0
-        self.finishes_at_once = False
-
-    def unfinished(self) -> int:
-        return 0 if self.finishes_at_once else self.pending
-
-    def script(self, event: Any) -> Iterable[Effect]:
-        if isinstance(event, PeerJoined) and not event.identity.startswith(b"w"):
-            yield ReadInTurn(event.peer, 0.5, self.unfinished)
-        if not isinstance(event, Received):
-            return
-        if event.behind_s and self.refuses_waited:
-            yield Refused(event.peer, len(event.messages))
-        elif event.messages[:1] == [[b"done"]]:
-            self.pending -= len(event.messages)
-        elif event.messages[:1] != [[b"heartbeat"]]:
-            self.pending += len(event.messages)
-
-    def join(self, name: str) -> tuple[Link, FakeStream]:
-        link, stream = self.open(name)
-        self.engine.inputs.clear()
-        return link, stream
-
-    def batches(self) -> list[Received]:
-        """Return the batches since the last call, without empty ones."""
-        batches = [e for e in self.engine.inputs if isinstance(e, Received) and e.messages]
-        self.engine.inputs.clear()
-        return batches
-
-    def send(self, link: Link, count: int, text: bytes = b"go", *, full: bool = False) -> None:
-        """Read messages of a link; `full`: there may be more to read."""
-        stream: Any = link.stream
-        stream.read_was_full = full
-        self.host.received(link, (text + b"\n") * count)
-
-    def turn(self, seconds: float = TURN_S) -> None:
-        """Pass to the next turn of the loop. By default, 160 messages may start in it if nothing
-        was handled since the last turn."""
-        self.now += seconds
-        assert self.flushes_wanted, "the host does not want a flush"
-        self.flushes_wanted = 0
-        self.host.flush()
 
 
 @pytest.fixture
@@ -131,77 +75,6 @@ def test_a_peer_with_more_to_read_is_not_read_on(bench: Bench, reads: list[bool]
     assert stream.calls[-1] == "pause"
     bench.turn()
     assert [len(batch.messages) for batch in bench.batches()] == [1, len(reads)]
-
-
-def test_turns_in_which_nothing_is_finished_start_nothing() -> None:
-    bench = Bench(burst=128)
-    clients = [bench.join(f"client {n}")[0] for n in range(32)]
-    worker, _ = bench.join("worker")
-    other, _ = bench.join("worker that is idle")
-    started = 0
-    for turn in range(400):
-        for client in clients:
-            if client.share is not None and not client.share.messages:
-                bench.send(client, 16)
-        if turn % 4 == 3:
-            bench.send(worker, 100, b"done")
-        bench.send(other, 1, b"heartbeat")
-        started += sum(len(each.messages) for each in bench.batches() if each.peer in clients)
-        bench.turn(0.001)
-    assert abs(started - 100 * 100) < 2 * 128
-
-
-def test_while_there_is_nothing_to_do_what_takes_long_does_not_delay_other_work() -> None:
-    bench = Bench(burst=128)
-    links = [bench.join(f"client {n}")[0] for n in range(32)]
-    started = 0
-    for _ in range(1000):
-        for link in links:
-            if link.share is not None and not link.share.messages:
-                bench.send(link, 16)
-        started += sum(len(each.messages) for each in bench.batches())
-        for _ in range(10):
-            bench.turn(0.0001)
-    assert started > 8000
-
-
-def test_what_ends_without_a_message_makes_room() -> None:
-    bench = Bench(burst=512)
-    for link in [bench.join(f"client {n}")[0] for n in range(32)]:
-        bench.send(link, 16)
-        bench.send(link, 16)
-    assert len(bench.batches()) == 32
-    bench.pending = 32  # of 512; the others have expired
-    bench.turn()
-    for _ in range(10):
-        bench.turn(0.000001)
-    assert sum(len(each.messages) for each in bench.batches()) == 512 - 32
-
-
-def test_the_first_messages_of_a_peer_start_work() -> None:
-    bench = Bench(burst=2)
-    newcomers = [bench.join(f"w{n}")[0] for n in range(2)]
-    bench.engine.script = lambda event: [
-        *bench.script(event),
-        ReadInTurn(event.peer, 0.5, bench.unfinished),
-    ]
-    bench.send(newcomers[0], 240)
-    bench.send(newcomers[1], 1)
-    bench.send(newcomers[1], 1)
-    assert len(bench.batches()) == 2
-    bench.turn()
-    assert not bench.batches()
-
-
-def test_as_much_is_started_as_others_finish(bench: Bench) -> None:
-    client, _ = bench.join("client")
-    worker, _ = bench.join("worker")
-    bench.send(client, 40)
-    bench.send(client, 1)
-    bench.send(worker, 40, b"done")
-    assert [batch.peer for batch in bench.batches()] == [client, worker]
-    bench.turn()
-    assert [batch.peer for batch in bench.batches()] == [client]
 
 
 @pytest.mark.parametrize(("peers", "quantum"), [(2, 40_000), (50, 2000), (100, 1000)])
